@@ -1,4 +1,4 @@
-# Sprat: every target says aloud what it does. `make` alone lists them.
+# Sprat: every target prints what it does. `make` alone lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
-# Seconds of `make sim`, kills of `make kills`, seconds that `make fuzz` spends on each target.
+# Seconds of `make sim`; kills of `make kills`; kills of `make kills-cluster` and `make kills-flow`;
+# seconds that `make fuzz` spends on each fuzz target.
 SIM_SECONDS ?= 600
 KILLS ?= 1000
 KILLS_FLOW ?= 50
@@ -16,47 +17,47 @@ FUZZ_SECONDS ?= 60
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
-setup: ## install what a fresh Debian 12 machine lacks (says what; safe to run again)
+setup: ## install what a fresh Debian 12 machine lacks (prints it; safe to run again)
 	@scripts/setup
 
-build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then needs Open MPI wherever it runs)
+build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; each machine that runs it then needs Open MPI)
 	@scripts/setup build
 	@scripts/features >/dev/null
 	cargo build --release --locked --bin sprat $$(scripts/features)
 	@scripts/split-debug $(SPRAT)
 
-test: ## format, lints and all tests except slow ones (DEEP=yes: the slow ones that the change can affect, fuzz targets, the build without DPDK, long histories too)
+test: ## format, lints and all tests except slow ones (DEEP=yes: also slow tests that the change can affect, lints without DPDK, long histories)
 	@scripts/test
 
-test-all: ## every target of this file, once and small; hours (root)
+test-all: ## every target of this file once, with small parameters; takes hours (root)
 	@scripts/test-all
 
-test-guest: setup build ## the driver on a real PCI card, and a virtual function of it, between guests (QEMU)
+test-guest: setup build ## the driver on an emulated PCI card, and a virtual function of it, between guests (QEMU)
 	@SPRAT=$(SPRAT) scripts/test-guest
 
-test-ranks: setup ## what mpirun starts, on a program with MPI
+test-ranks: setup ## tests that mpirun starts, with a program built with MPI
 	@scripts/test-ranks
 
-test-rack: setup ## racks for real: tests that start Cassandra and guests, and the demonstration, smaller (root; CI runs it too)
+test-rack: setup ## real racks: tests that start Cassandra and guests, and a smaller demonstration (root; CI runs them too)
 	@scripts/test-rack
 
 demo: build ## the store on real files: import, verify, measure, kill, restart, verify
 	$(SPRAT) demo
 
-demo-rack: setup build ## three real Cassandras on this machine, by their plan: under load one is killed and replaced (root)
+demo-rack: setup build ## three real Cassandras on this machine, from a plan; one is killed under load and replaced (root)
 	@SPRAT=$(SPRAT) scripts/demo-rack
 
-bench: bench-store ## the store's: the others have targets of their own
+bench: bench-store ## the store's benchmarks; the other parts have separate targets
 
-bench-store: setup build ## the store beside its peers, in one run; results in target/bench/
+bench-store: setup build ## the store and its peers, in one run; results in target/bench/
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench store --out $(TARGET)/bench/store.json --html $(TARGET)/bench/store.html
 
-bench-cluster: setup build ## replicas on other servers, beside Redis's; a dead server's data brought back; deaths under load (FULL=1 for 1 GB and 100 deaths)
+bench-cluster: setup build ## replicas on other servers, compared with Redis's; recovery of a dead server's data; deaths under load (FULL=1 for 1 GB and 100 deaths)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench cluster $(if $(FULL),--full) --out $(TARGET)/bench/cluster.json --html $(TARGET)/bench/cluster.html
 
-bench-bypass: setup build ## past the kernel: every path from shared memory to TCP, and reads above each
+bench-bypass: setup build ## kernel bypass: round trips over every path from shared memory to TCP, and reads over each
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench bypass --out $(TARGET)/bench/bypass.json --html $(TARGET)/bench/bypass.html
 
@@ -64,21 +65,21 @@ bench-lab: setup build ## the network box: delay, rate, loss, long fat streams, 
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench lab $(if $(FULL),--full) --out $(TARGET)/bench/lab.json --html $(TARGET)/bench/lab.html
 
-bench-flow: setup build ## the mover through long fat pipes, beside curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for up to 4 GB and 5 Gb/s)
+bench-flow: setup build ## the mover through long fat pipes, compared with curl, aria2, axel, rclone, BBR and CUBIC (root; FULL=1 for up to 4 GB and 5 Gb/s)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow $(if $(FULL),--full) --out $(TARGET)/bench/flow.json --html $(TARGET)/bench/flow.html
 
-bench-browser: setup build ## a click on a link, 200 ms away: the extension beside the browser's own download (root; FULL=1 for 1 GB too)
+bench-browser: setup build ## a click on a link, 200 ms away: the extension compared with the browser's own download (root; FULL=1 for 1 GB too)
 	@mkdir -p $(TARGET)/bench
 	$(SPRAT) bench flow --only browser $(if $(FULL),--full) --out $(TARGET)/bench/browser.json --html $(TARGET)/bench/browser.html
 
-bench-rack: build ## a real Cassandra: what the load tells of a stall, beside latte; latency before and after tuning (root; half an hour)
+bench-rack: build ## a real Cassandra: how the load shows a stall, compared with latte; latency before and after tuning (root; half an hour)
 	@scripts/setup bench-rack
 	@mkdir -p $(TARGET)/bench
 	SPRAT_CASSANDRA=$(TARGET)/tools/cassandra/lib SPRAT_ANSIBLE=$(abspath $(TARGET))/tools/ansible SPRAT_LATTE=$(abspath $(TARGET))/tools/latte/bin/latte \
 	$(SPRAT) bench rack --out $(TARGET)/bench/rack.json --html $(TARGET)/bench/rack.html
 
-bench-grape: build ## the calculator's kernels beside the processor's peak, numba and KeOps; energy's drift; steps of a GRAPE-DR
+bench-grape: build ## kernels compared with the processor's peak, numba and KeOps; energy drift; steps of a GRAPE-DR
 	@scripts/setup bench-grape
 	@mkdir -p $(TARGET)/bench
 	SPRAT_GRAPE_PEERS=$(TARGET)/tools/grape-peers $(SPRAT) bench grape --out $(TARGET)/bench/grape.json --html $(TARGET)/bench/grape.html
@@ -88,7 +89,7 @@ sim: build ## the deterministic simulator for SIM_SECONDS (default 600) over fre
 	$(SPRAT) sim --cluster --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 	$(SPRAT) sim --fresh --for $$(($(SIM_SECONDS) / 4)) --keep target/sim-failed
 
-mutations: ## break the store on purpose, way by way, and see that the tests notice each
+mutations: ## break the store on purpose, one patch at a time, and check that the tests notice each
 	scripts/mutations
 
 kills: ## kill the real server KILLS times (default 1000) while clients write, and check every promise
@@ -107,7 +108,7 @@ fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)
 sanitize: ## the crates with `unsafe` under the address sanitizer (needs a nightly toolchain)
 	@scripts/sanitize
 
-deny: setup ## licences, bans and origins of the crates we stand on
+deny: setup ## licences, bans and sources of the dependencies
 	@scripts/deny
 
 doc: ## the API documentation of the workspace, in target/doc

@@ -1,4 +1,4 @@
-//! Answers, and every kind of list that their bodies can hold.
+//! Answers, and every kind of list that their bodies can contain.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

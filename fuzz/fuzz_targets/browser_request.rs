@@ -1,5 +1,5 @@
-//! What a browser sends to the host: any bytes are frames of requests, which are written again as
-//! frames that mean the same, or an error; and the name in any address becomes one that is safe.
+//! Input from a browser to the host. Any bytes are an error, or frames of requests; each request is
+//! encoded to a frame with an equal meaning. The name in any address becomes a safe file name.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

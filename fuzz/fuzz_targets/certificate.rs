@@ -1,4 +1,5 @@
-//! Certificates: what parses is written again as the same bytes, and answers for any table.
+//! Certificates. A certificate that parses is encoded to the same bytes, and gives rights for any
+//! table.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

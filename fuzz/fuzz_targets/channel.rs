@@ -1,6 +1,6 @@
-//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and
-//! invents frames. Nothing panics, nothing is executed that was not asked, nor twice, and tables
-//! stay within their bounds.
+//! Two members of a cluster, and an attacker between them who cuts, changes, repeats, withholds and
+//! invents frames. Nothing panics, no request is executed that was not sent, none is executed
+//! twice, and tables stay within their bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Frames that the attacker between both ends keeps.
+/// Limit on the frames that the attacker keeps.
 const MAX_KEPT: usize = 256;
 
-/// What is done: an action, which frame, where in it, with what, and bytes.
+/// A step of the attacker: an action, the number of a frame, a position in it, a value, and bytes.
 type Step<'a> = (u8, u8, u16, u8, &'a [u8]);
 
 #[derive(Default)]
@@ -110,7 +110,8 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
                 endpoint.receive(now, addresses[usize::from(byte % 2)], bytes, app, wire);
             }
             2 => now = now + Duration::from_micros(u64::from(place) * 4),
-            // Frames go as they should, the latest first, or they do not.
+            // The other actions deliver one of the kept frames: one of the latest four unchanged,
+            // or any of them changed or cut.
             _ if kept.is_empty() => {}
             3..=5 => {
                 let at = kept.len() - 1 - usize::from(which) % kept.len().min(4);

@@ -1,4 +1,4 @@
-//! Chunks of a frame: found behind damage, parsed, checked.
+//! Chunks of a frame are found after damage, parsed and checked.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     for (place, _) in find_chunks(seed, bytes) {
         assert!(place + CHUNK_HEADER_BYTES <= bytes.len());
     }
-    // With both checksums made right, so that the fields behind them are reached.
+    // Both checksums are made right, so that the fields after them are reached.
     let Some((head, payload)) = bytes.split_at_checked(CHUNK_HEADER_BYTES) else { return };
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
     let segment = u64::from_le_bytes(head[12..20].try_into().expect("8 bytes"));

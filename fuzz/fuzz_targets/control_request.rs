@@ -1,5 +1,5 @@
-//! Requests to a box that runs: any bytes are an error or a request, which is written again as a
-//! line that means the same.
+//! Requests to a running box. Any bytes are an error or a request; a request is encoded to a line
+//! with an equal meaning.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a server says before a body: whatever it is, what is taken was asked for.
+//! The head of a server's answer. Whatever the head is, an accepted answer has the requested bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Journals of copies: what is read is written again as the same bytes, up to where the journal is
-//! whole.
+//! Journals of copies. The complete part of a journal that parses is encoded to a journal that
+//! parses to an equal one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! CSV: rows that are imported come back from their export, byte for byte.
+//! CSV. The export of imported rows gives the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

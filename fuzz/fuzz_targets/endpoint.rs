@@ -1,6 +1,6 @@
-//! The RPC endpoint, with all its state: frames from strangers, from a peer that knows its session,
-//! and its own frames reflected, so that it serves itself. Nothing panics, every body is released
-//! once, and silence empties it.
+//! The RPC endpoint, with all its state. It receives frames from strangers, frames from a peer that
+//! knows its session, and its own frames reflected, so that it serves itself. Nothing panics, every
+//! body is released once, and silence empties the endpoint.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,18 +15,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Frames of its own that wait to be reflected.
+/// Limit on the endpoint's own frames that wait to be reflected.
 const MAX_SENT: usize = 64;
 
-/// One long enough for several packets.
+/// Length of a body that needs several packets.
 const LONG_BODY: usize = 5000;
 
-/// What is done to the endpoint: an action, and what it takes.
+/// A step: an action on the endpoint, and its arguments.
 type Step<'a> = (u8, u8, u8, u32, u32, &'a [u8]);
 
 struct Wire {
     sent: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Session and token that each stranger was given last.
+    /// Session and token that the endpoint last gave to each stranger.
     accepted: [(u32, u32); 2],
 }
 
@@ -150,7 +150,7 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
         match action % 8 {
             0 => endpoint.receive(now, from, bytes, &mut app, &mut wire),
             1 => endpoint.receive(now, from, &connect(first % 4), &mut app, &mut wire),
-            // A packet of a session that is there, of several fragments or of one.
+            // A packet of an existing session, with several fragments or one.
             2 | 3 => {
                 let (session, token) = wire.accepted[stranger];
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

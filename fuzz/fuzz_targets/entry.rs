@@ -1,4 +1,4 @@
-//! Entries of the log: what parses is written again as the same entry, and checks.
+//! Entries of the log. An entry that parses is encoded to an equal entry, whose checksum is right.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

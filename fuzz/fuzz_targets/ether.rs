@@ -1,5 +1,5 @@
-//! Frames of all sorts to a host on Ethernet, after a neighbour it knows and over a link that
-//! fails.
+//! Frames of all kinds that arrive at a host on Ethernet, after a neighbour that it knows, and over
+//! a link that fails.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,10 +1,10 @@
-//! What hosts say of themselves: any text is an error or facts, and what is advised by them are
-//! changes of files of the kernel's.
+//! Facts of hosts. Any text is an error or facts; the facts name only kernel files that tuning may
+//! change.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-// By its path: the crate brings a driver for Cassandra, which has no part in this.
+// Included by path: the crate depends on a driver for Cassandra, which this target does not need.
 #[path = "../../crates/rack/tune/src/facts.rs"]
 #[allow(dead_code, reason = "only its parser is fuzzed")]
 mod facts;

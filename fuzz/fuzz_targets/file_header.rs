@@ -1,4 +1,4 @@
-//! Headers of log files, with the checksum made right, so that the fields behind it are reached.
+//! Headers of log files. The checksum is made right, so that the fields after it are reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

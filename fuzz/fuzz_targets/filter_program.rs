@@ -1,4 +1,4 @@
-//! Programs of the packet filter: what is verified ends, whatever the packet.
+//! Programs of the packet filter. A program that is verified ends, for any packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

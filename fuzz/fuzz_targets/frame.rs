@@ -1,5 +1,5 @@
-//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what
-//! they are said to be.
+//! Frames with virtio-net headers. A frame that parses can be split anywhere, and the parts parse
+//! to their own descriptions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ use sprat_lab::memory::{CELL_BYTES, Memory};
 use sprat_lab::rtt::Stamps;
 use std::sync::{Arc, LazyLock};
 
-/// Whatever passes is looked at for round trips.
+/// Round trips are measured from every frame that passes.
 static STAMPS: LazyLock<Arc<Stamps>> = LazyLock::new(Arc::default);
 
 fuzz_target!(|input: (u16, &[u8])| {

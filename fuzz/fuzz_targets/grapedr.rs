@@ -1,5 +1,5 @@
-//! Listings of the simulated GRAPE-DR: any text is an error or a listing, and what is printed of
-//! one is read back as the same.
+//! Listings of the simulated GRAPE-DR. Any text is an error or a listing, and a printed listing
+//! parses to an equal one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! JSONL: lines that are imported come back from their export, byte for byte.
+//! JSON lines. The export of imported lines gives the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,5 @@
-//! Kernels: any text is read or an error with its place; what is read is listed as a kernel that
-//! reads as the same program, also at the other precision; and contracting it changes no result's
-//! name.
+//! Kernels. Any text is a program, or an error with its position. A program's listing parses to the
+//! same program, also at the other precision. Contraction keeps the number of results.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Service locators: what parses is printed as a text that parses to the same.
+//! Service locators. A locator that parses is printed as a text that parses to an equal locator.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What the other end of a memory interface may say over the socket.
+//! Messages from the other end of a memory interface, over the socket.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

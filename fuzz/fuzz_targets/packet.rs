@@ -1,4 +1,4 @@
-//! Packets of a frame: every split makes progress and stays within the frame.
+//! Packets of a frame. Every split makes progress and stays within the frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What sensors tell: any bytes are an error or watts that a rack can take.
+//! Output of power sensors. Any bytes are an error, or watts that are plausible for a rack.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use sprat_power::{Files, MAX_WATTS, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish};
 use std::time::Duration;
 
-/// Where the controller is whose answers these would be.
+/// Address of the controller that would send these answers.
 const URL: &str = "http://controller";
 
 fn assert_plausible(watts: Watts) {

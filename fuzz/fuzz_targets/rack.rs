@@ -1,11 +1,11 @@
-//! Racks: any text is an error or a plan, and all of a small plan can be rendered.
+//! Racks. Any text is an error or a plan, and all of a small plan can be rendered.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sprat_plan::picture::picture;
 use sprat_plan::{Plan, Spec};
 
-/// Larger ones take longer than an input may.
+/// Limit on the switches of a plan that is made: larger plans take longer than an input may.
 const SMALL: usize = 64;
 
 fuzz_target!(|text: &str| {

@@ -1,4 +1,4 @@
-//! Requests: what parses is written again as a request that parses to the same.
+//! Requests. A request that parses is encoded to a request that parses to an equal one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let again = [zerocopy::IntoBytes::as_bytes(&header), &id_bytes, key, value].concat();
     assert_eq!(again.len(), bytes.len());
     let parsed = Request::parse_with_id(&again).expect("what we write, we read");
-    // As text: one f64 is not equal to itself.
+    // Compared as text, since an f64 that is NaN is not equal to itself.
     assert_eq!(format!("{parsed:?}"), format!("{:?}", (request, id)));
 });

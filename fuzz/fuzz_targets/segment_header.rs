@@ -1,4 +1,4 @@
-//! Segment headers: what parses is written again as the same bytes.
+//! Segment headers. A header that parses is encoded to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

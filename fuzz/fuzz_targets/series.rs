@@ -1,4 +1,4 @@
-//! Series: any line is an error or a sample that keeps its figures when it is written again.
+//! Series. Any line is an error, or a sample that keeps its figures when it is encoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What anybody may send to `sprat share`: from bytes to a decision, without a file or a socket.
+//! Requests from any client to `sprat share`, from bytes to a decision, without a file or a socket.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ use sprat_http::{MAX_HEAD, range};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::LazyLock;
 
-/// The version of some file; its size is what ranges are about.
+/// The version of a file. Ranges are checked against its size.
 static VERSION: LazyLock<Version> = LazyLock::new(|| {
     let metadata = std::fs::metadata("/proc/self/exe").expect("a program has its file");
     let mut version = Version::of(&metadata);
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(Extent::Unfinished) => return assert!(bytes.len() < MAX_HEAD, "heads are bounded"),
         Err(refused) => return assert!(matches!(refused.status, 400 | 431)),
     };
-    // However it comes in pieces, its end is where it is.
+    // The request's end is found at the same place, however the bytes are divided.
     for cut in [1, length / 2, length.saturating_sub(2)] {
         let first = extent(&bytes[..cut], 0);
         assert_eq!(first, Ok(Extent::Unfinished), "no end before the end");
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
                     && !name.contains(&b'/')
             );
         }
-        // What we would write as its address leads to the same.
+        // The address that Sprat would write for this target has the same names.
         let again = Target::parse(&target.encoded()).expect("ours");
         assert_eq!(again.names(), target.names());
         let _ = (target.parameter("format"), target.path());

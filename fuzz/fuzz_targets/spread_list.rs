@@ -1,5 +1,5 @@
-//! Lists of spread sets: what is read is written again as the same list, and its pieces are all of
-//! each file.
+//! Lists of spread sets. A list that parses is encoded to an equal list, and its pieces cover each
+//! file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

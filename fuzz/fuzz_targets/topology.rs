@@ -1,4 +1,4 @@
-//! Topologies: any text is an error or a lab that can be made.
+//! Topologies. Any text is an error, or a lab that can be made.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

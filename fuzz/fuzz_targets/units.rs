@@ -1,5 +1,5 @@
-//! Sizes, rates, shares and durations: no text panics, and a share is printed as a text that reads
-//! as the same.
+//! Sizes, rates, shares and durations. No text panics, and a share is printed as a text that parses
+//! to an equal share.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! What several fuzz targets share.
+//! Code that several fuzz targets share.
 
 use sprat_transfer::{Error, Item, ItemSource};
 
-/// Reads a source to its end, and checks that what it yields is within limits.
+/// Reads a source to its end, and checks that each item is within limits.
 pub fn drain(source: &mut dyn ItemSource) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     let mut item = Item::default();

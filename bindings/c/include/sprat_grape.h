@@ -1,9 +1,9 @@
 /* Sprat's calculator for C and C++: runs kernels of particle interactions on a program's arrays.
  *
- * A kernel is a text that defines what each of many particles i gets from all particles j; its
- * language is in docs/kernels.md. The calls follow those of GRAPE hosts: load a kernel, send j and
- * i, run, get the results. Data that was sent stays for later runs: a program that moves some
- * bodies sends their positions again, but not their masses.
+ * A kernel is a text that computes, for each of many particles i, results from all particles j;
+ * docs/kernels.md describes its language. The calls follow those of GRAPE hosts: load a kernel,
+ * send j and i, run, get the results. Data that was sent stays for later runs: a program that moves
+ * some bodies sends their positions again, but not their masses.
  *
  *     sprat_grape *grape;
  *     const char *text = "VARI xi; VARJ xj, mj; VARF sum; sum += mj * (xj - xi)";
@@ -18,14 +18,14 @@
  * UNITS are the caller's choice: the kernel's formulas use the numbers as they are. Infinities and
  * NaNs are allowed; docs/kernels.md describes their effect.
  *
- * ARRAYS are `count` numbers, the first at the given address, each `stride` bytes after the one
- * before; a stride of 0 means that there are no gaps. So a member of an array of structures can be
- * sent, and got, in place: &body[0].x, n, sizeof body[0]. The stride must be at least a number's
- * size. A table double x[n][3] with a row for each particle, as NumPy has it, is sent column by
- * column: &x[0][0], then &x[0][1], n, sizeof x[0]; a table double x[3][n] with a row for each
- * variable is sent row by row: x[0], n, 0. Addresses need not be aligned. Empty arrays (a count of
- * 0, with any address or NULL) are allowed: over no j a sum is 0, a minimum is infinity, and so on;
- * for no i there are no results.
+ * ARRAYS are `count` numbers. The first is at the given address, and each is `stride` bytes after
+ * the previous one; a stride of 0 means that there are no gaps. So a member of an array of
+ * structures can be sent, and got, in place: &body[0].x, n, sizeof body[0]. The stride must be at
+ * least a number's size. A table double x[n][3] with a row for each particle, as in NumPy, is sent
+ * column by column: &x[0][0], then &x[0][1], n, sizeof x[0]. A table double x[3][n] with a row for
+ * each variable is sent row by row: x[0], n, 0. Addresses need not be aligned. Empty arrays (a
+ * count of 0, with any address or NULL) are allowed: over no j a sum is 0, a minimum is infinity,
+ * and so on; for no i there are no results.
  *
  * OWNERSHIP: a call copies the data that it sends before it returns, and writes results to the
  * caller's memory; the library keeps no pointers. The caller owns a calculator, and must free it.
@@ -102,7 +102,7 @@ enum sprat_grape_engine {
     SPRAT_GRAPE_PORTABLE = 3, /* Loops for any processor. */
     /* A simulated GRAPE-DR of one chip: gives the results of that machine, and is slow. */
     SPRAT_GRAPE_GRAPEDR = 4,
-    /* One pair after the other, in f64: the reference for the other engines, and slow. */
+    /* One pair after another, in f64: the reference for the other engines, and slow. */
     SPRAT_GRAPE_REFERENCE = 5
 };
 
@@ -137,8 +137,8 @@ int sprat_grape_send_j_f64(sprat_grape *grape, const char *name, const double *n
 int sprat_grape_set(sprat_grape *grape, const char *name, double value);
 
 /* Runs the kernel on the data that was sent: every i with every j. Returns when all results are
- * ready. A kernel without i variables runs for one i, and one without j variables over one j. After
- * a failure there are no results. */
+ * ready. A kernel without i variables runs for one i; a kernel without j variables runs over one j.
+ * After a failure there are no results. */
 int sprat_grape_run(sprat_grape *grape);
 
 /* Writes one result of the last run to the caller's array of `count` numbers, which must be the

@@ -1,4 +1,4 @@
-//! A kernel, what was sent to it, and what came of it.
+//! A kernel with the data sent to it and its results.
 
 use crate::failure::Failure;
 use sprat_grape::{
@@ -7,20 +7,20 @@ use sprat_grape::{
 };
 use std::num::NonZeroUsize;
 
-/// A kernel, what was sent to it, and what came of it.
+/// A kernel with the data sent to it and its results.
 #[derive(Debug)]
 pub(crate) struct Calculator {
     kernel: Kernel,
     i: Vec<Option<Numbers>>,
     j: Vec<Option<Numbers>>,
     constants: Vec<Option<f64>>,
-    /// Of the last run, unless it failed.
+    /// The results of the last run. `None` if there was no run, or the last run failed.
     outputs: Option<Vec<Output>>,
 }
 
 impl Calculator {
-    /// Compiles a kernel, with nothing sent to it; numbers say precision and engine as the header
-    /// does, 0 threads are one a processor.
+    /// Compiles a kernel, with no data sent to it yet. `precision` and `engine` are numbers of the
+    /// header. If `threads` is 0, the calculator has one thread per processor.
     pub(crate) fn new(
         text: &str,
         precision: i32,
@@ -38,7 +38,7 @@ impl Calculator {
         Ok(Self { i, j, constants: vec![None; program.constants().len()], kernel, outputs: None })
     }
 
-    /// Takes a variable's numbers, in place of those that it had.
+    /// Sets the numbers of a variable. They replace earlier ones.
     pub(crate) fn send(&mut self, kind: Kind, name: &str, numbers: Numbers) -> Result<(), Failure> {
         let program = self.kernel.program();
         let (variable, fields, sent) = match kind {
@@ -50,7 +50,7 @@ impl Calculator {
         Ok(())
     }
 
-    /// Takes a constant's value, in place of its default or what it had.
+    /// Sets the value of a constant. It replaces the default or an earlier value.
     pub(crate) fn set(&mut self, name: &str, value: f64) -> Result<(), Failure> {
         let constants = self.kernel.program().constants();
         let at = find("constant", name, constants.iter().map(|constant| &constant.name))?;
@@ -58,9 +58,9 @@ impl Calculator {
         Ok(())
     }
 
-    /// Runs the kernel on what there is.
+    /// Runs the kernel on the data that was sent.
     pub(crate) fn run(&mut self) -> Result<(), Failure> {
-        // Who overlooks a failure must not take the results before for those of now.
+        // A caller that overlooks a failure must not get the results of an earlier run.
         self.outputs = None;
         let program = self.kernel.program();
         let (i, j) = (columns("i", program.i(), &self.i)?, columns("j", program.j(), &self.j)?);
@@ -89,14 +89,14 @@ impl Calculator {
     }
 }
 
-/// Which particles.
+/// The kind of a variable's particles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     I,
     J,
 }
 
-/// Numbers of a variable.
+/// The numbers of a variable.
 #[derive(Debug)]
 pub(crate) enum Numbers {
     F32(Vec<f32>),
@@ -115,12 +115,12 @@ impl From<Vec<f64>> for Numbers {
     }
 }
 
-/// What results are of.
+/// The type of a result's elements.
 pub(crate) trait Element: Copy {
-    /// As the header's functions are named.
+    /// The type's name in the header's functions.
     const NAME: &'static str;
 
-    /// The results, if they are of this.
+    /// Returns the elements of a result, or `None` if the result has another type.
     fn of(output: &Output) -> Option<&[Self]>;
 }
 
@@ -205,8 +205,8 @@ fn read_engine(given: i32, threads: Option<NonZeroUsize>) -> Result<Engine, Fail
     }
 }
 
-/// How many threads; none of 0. Also an engine that has one thread refuses more than a machine can
-/// use.
+/// Returns the number of threads, or `None` for 0. A number that is too large for this machine is
+/// an error, even for an engine that uses one thread.
 fn read_threads(given: u32) -> Result<Option<NonZeroUsize>, Failure> {
     let count = NonZeroUsize::new(usize::try_from(given).unwrap_or(usize::MAX));
     count.map_or(Ok(()), check_threads).map_err(Error::from)?;

@@ -1,6 +1,6 @@
-//! The functions of the header. What it asks of a caller is what each block here leans on: an
-//! address is NULL, or of what the header says, for as long as the call takes; a calculator's,
-//! until it is freed.
+//! The functions of the header. Each unsafe block relies on what the header requires of a caller.
+//! An address is NULL, or points to what the header states, for the time of the call. A
+//! calculator's address is valid until the calculator is freed.
 
 #![allow(unsafe_code)]
 
@@ -12,17 +12,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 
-/// `sprat_grape` of the header. The lock is for those who share one between threads after all, and
-/// remembers panics.
+/// The header's `sprat_grape`. The lock is for threads that share a calculator, and it remembers
+/// panics.
 pub(crate) struct Grape {
     calculator: Mutex<Calculator>,
-    /// The process that made this or, later, had the lock last: in a child of `fork`, whose threads
-    /// that hold locks are gone, it is another.
+    /// The process that made the calculator, or the last process that took the lock after it. A
+    /// child of `fork` has another id; threads of the parent that hold the lock do not exist in the
+    /// child.
     process: AtomicU32,
 }
 
-/// Attempts at a lock that may be held by a thread that a `fork` left behind. A thread that lives
-/// says so right after it has the lock.
+/// Limit on the attempts to take a lock that may be held by a thread that does not exist after a
+/// `fork`. A thread that exists sets `process` right after it takes the lock.
 const ATTEMPTS: usize = 1000;
 
 impl Grape {
@@ -48,7 +49,7 @@ impl Grape {
     }
 }
 
-/// Any thread may call with any calculator.
+/// Checks at compile time that any thread may call with any calculator.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Grape>();
@@ -66,12 +67,12 @@ pub(crate) unsafe extern "C" fn sprat_grape_init(
         if grape.is_null() {
             return Err(Failure::Null("grape"));
         }
-        // SAFETY: there is room for an address.
+        // SAFETY: `grape` points to room for an address.
         unsafe { grape.write(ptr::null_mut()) };
-        // SAFETY: NULL, or a string.
+        // SAFETY: `text` is NULL, or a string.
         let text = unsafe { string("text", text) }?;
         let made = Calculator::new(text, precision, engine, threads)?;
-        // SAFETY: as above.
+        // SAFETY: `grape` points to room for an address.
         unsafe { grape.write(Box::into_raw(Box::new(Grape::new(made)))) };
         Ok(())
     })
@@ -81,7 +82,7 @@ pub(crate) unsafe extern "C" fn sprat_grape_init(
 pub(crate) unsafe extern "C" fn sprat_grape_free(grape: *mut Grape) {
     answer(|| {
         if !grape.is_null() {
-            // SAFETY: it is from `sprat_grape_init`, and no call uses it any more.
+            // SAFETY: `grape` is from `sprat_grape_init`, and no call uses it any more.
             drop(unsafe { Box::from_raw(grape) });
         }
         Ok(())
@@ -103,7 +104,7 @@ pub(crate) unsafe extern "C" fn sprat_grape_ready(name: *const c_char) -> *const
     });
     let mut text = ptr::null();
     answer(|| {
-        // SAFETY: NULL, or a string.
+        // SAFETY: `name` is NULL, or a string.
         let name = unsafe { string("name", name) }?;
         let found = READY.iter().position(|ready| ready.name == name);
         let known = || READY.iter().map(|ready| ready.name.to_owned()).collect();
@@ -114,7 +115,7 @@ pub(crate) unsafe extern "C" fn sprat_grape_ready(name: *const c_char) -> *const
     text
 }
 
-/// A function of the header that sends numbers of a type.
+/// Defines a function of the header that sends numbers of one type.
 macro_rules! sends {
     ($name:ident, $kind:expr, $of:ty) => {
         #[unsafe(no_mangle)]
@@ -125,7 +126,7 @@ macro_rules! sends {
             count: usize,
             stride: usize,
         ) -> c_int {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: the caller keeps the header's requirements.
             unsafe { send(grape, $kind, name, numbers, count, stride) }
         }
     };
@@ -143,20 +144,20 @@ pub(crate) unsafe extern "C" fn sprat_grape_set(
     value: f64,
 ) -> c_int {
     answer(|| {
-        // SAFETY: NULL, or a string.
+        // SAFETY: `name` is NULL, or a string.
         let name = unsafe { string("name", name) }?;
-        // SAFETY: NULL, or a calculator.
+        // SAFETY: `grape` is NULL, or a calculator.
         unsafe { with(grape, |calculator| calculator.set(name, value)) }
     })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sprat_grape_run(grape: *mut Grape) -> c_int {
-    // SAFETY: NULL, or a calculator.
+    // SAFETY: `grape` is NULL, or a calculator.
     answer(|| unsafe { with(grape, Calculator::run) })
 }
 
-/// A function of the header that gets results of a type.
+/// Defines a function of the header that gets results of one type.
 macro_rules! gets {
     ($name:ident, $of:ty) => {
         #[unsafe(no_mangle)]
@@ -167,7 +168,7 @@ macro_rules! gets {
             count: usize,
             stride: usize,
         ) -> c_int {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: the caller keeps the header's requirements.
             unsafe { get_result(grape, name, results, count, stride) }
         }
     };
@@ -179,7 +180,7 @@ gets!(sprat_grape_get_result_bool, bool);
 gets!(sprat_grape_get_result_index, i64);
 
 /// # Safety
-/// As the header says of `sprat_grape_send_i_f32` and its like.
+/// The arguments are as the header requires for `sprat_grape_send_i_f32` and similar functions.
 unsafe fn send<T: Copy>(
     grape: *mut Grape,
     kind: Kind,
@@ -200,8 +201,8 @@ where
         }
         let mut copied = Vec::new();
         copied.try_reserve_exact(count).map_err(|_| Failure::Memory { count })?;
-        // SAFETY: so many numbers are there, so many bytes apart, or there are none; they need not
-        // be aligned.
+        // SAFETY: the caller's array has `count` numbers, each `step` bytes after the previous one;
+        // they need not be aligned.
         copied.extend(
             (0..count).map(|at| unsafe { numbers.wrapping_byte_add(at * step).read_unaligned() }),
         );
@@ -211,7 +212,7 @@ where
 }
 
 /// # Safety
-/// As the header says of `sprat_grape_get_result_f32` and its like.
+/// The arguments are as the header requires for `sprat_grape_get_result_f32` and similar functions.
 unsafe fn get_result<T: Element>(
     grape: *mut Grape,
     name: *const c_char,
@@ -228,8 +229,8 @@ unsafe fn get_result<T: Element>(
         }
         let copy = |calculator: &mut Calculator| {
             for (at, &result) in calculator.result::<T>(name, count)?.iter().enumerate() {
-                // SAFETY: there is room for so many results, so many bytes apart; they need not be
-                // aligned.
+                // SAFETY: the caller's array has room for `count` results, each `step` bytes after
+                // the previous one; they need not be aligned.
                 unsafe { results.wrapping_byte_add(at * step).write_unaligned(result) };
             }
             Ok(())
@@ -239,7 +240,8 @@ unsafe fn get_result<T: Element>(
     })
 }
 
-/// Bytes from one of `count` numbers to the next, where an address can hold them all.
+/// Returns the bytes from one of `count` numbers to the next. Fails if the stride is too short, or
+/// the array is too large.
 fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
     let size = size_of::<T>();
     if stride > 0 && stride < size {
@@ -258,7 +260,7 @@ unsafe fn with(
     grape: *const Grape,
     work: impl FnOnce(&mut Calculator) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: it is NULL, or from `sprat_grape_init`.
+    // SAFETY: `grape` is NULL, or from `sprat_grape_init`.
     let grape = unsafe { grape.as_ref() }.ok_or(Failure::Null("grape"))?;
     work(&mut *grape.lock()?)
 }
@@ -269,7 +271,7 @@ unsafe fn string<'a>(what: &'static str, string: *const c_char) -> Result<&'a st
     if string.is_null() {
         return Err(Failure::Null(what));
     }
-    // SAFETY: it is a string.
+    // SAFETY: `string` is a string, as the caller promises.
     let string = unsafe { CStr::from_ptr(string) };
     string.to_str().map_err(|error| Failure::NotText { what, at: error.valid_up_to() })
 }

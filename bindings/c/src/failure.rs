@@ -1,5 +1,5 @@
-//! What goes wrong, as C has it: a code that is returned, and a message that the thread can ask
-//! for.
+//! Failures, as C gets them: a code that the call returns, and a message that the thread can
+//! request.
 
 use sprat_grape::{DataError, Error, MAX_PARTICLES, VectorError};
 use std::any::Any;
@@ -8,7 +8,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
-/// Characters of a name that a message repeats, at most.
+/// Limit on the characters of a name that a message repeats.
 const SHOWN: usize = 64;
 
 /// The return code of a call, as defined in the header.
@@ -28,7 +28,7 @@ pub(crate) enum Code {
     Forked = 10,
 }
 
-/// Why a call did nothing.
+/// Why a call had no effect.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     #[error("{0} is NULL")]
@@ -86,7 +86,7 @@ impl Failure {
             Self::Data(DataError::Beyond { .. }) => Code::Argument,
             Self::Kernel(Error::Syntax(_)) => Code::Kernel,
             Self::Kernel(Error::Vector(VectorError::TooManyThreads { .. })) => Code::Argument,
-            // All else that compiling says is what an engine says.
+            // All other errors of compiling are errors of an engine.
             Self::Kernel(_) => Code::Engine,
             Self::Name { .. } => Code::Name,
             Self::Data(DataError::Missing { .. }) | Self::NotSent { .. } | Self::NotRun => {
@@ -105,21 +105,22 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Does what a call is to do, and gives its code. A failure's message is the thread's from then on;
-/// a panic ends here.
+/// Runs the work of a call, and returns the call's code. A failure sets the thread's message. A
+/// panic is caught here and becomes a failure.
 pub(crate) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    // Whatever a panic leaves half done is behind a lock that is poisoned by it.
+    // Data that a panic leaves half changed is behind a lock that the panic has poisoned.
     let done = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(Failure::Panic(said(&*panic))));
     let Err(failure) = done else { return Code::Ok as c_int };
     let text = failure.to_string().replace('\0', "\u{fffd}");
     let text = CString::new(text).expect("its zeros were replaced");
-    // A thread that is ending has no message any more.
+    // A thread that is ending no longer has a message.
     let _ = LAST.try_with(|last| last.replace(text));
     failure.code() as c_int
 }
 
-/// The message of this thread's last failure: good until its next, and empty where there was none.
+/// Returns the message of this thread's last failure, or an empty one if there was none. It is
+/// valid until the thread's next failure.
 pub(crate) fn last() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

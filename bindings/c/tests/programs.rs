@@ -1,11 +1,12 @@
-//! The library as programs in C and C++ meet it: built against the header, linked, and run.
+//! Uses the library from programs in C and C++: builds them against the header, links and runs
+//! them.
 
 use sprat_testing::skip;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a static library of Rust's needs besides itself.
+/// Libraries that a static library of Rust requires.
 const STATIC_NEEDS: &[&str] = &["-lpthread", "-ldl", "-lm"];
 const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -82,7 +83,7 @@ fn the_header_names_what_the_library_has_and_nothing_else() {
     assert_eq!(declared, has);
 }
 
-/// Which of the libraries a program has.
+/// The form of the library that a program links.
 #[derive(Clone, Copy)]
 enum Link {
     Shared,
@@ -99,7 +100,7 @@ impl Built {
     }
 }
 
-/// Builds a program without a warning; none, and a word why, where there is no compiler.
+/// Builds a program without a warning. If there is no compiler, returns `None` and prints why.
 fn build(variable: &str, usual: &str, flags: &[&str], source: &str, link: Link) -> Option<Built> {
     let compiler = std::env::var_os(variable).unwrap_or_else(|| usual.into());
     if !Command::new(&compiler)
@@ -114,8 +115,8 @@ fn build(variable: &str, usual: &str, flags: &[&str], source: &str, link: Link) 
     let mut command = Command::new(&compiler);
     command.args(flags).args(WARNINGS).arg("-O1").arg(here().join(source));
     command.arg("-I").arg(here().join("include")).arg("-o").arg(folder.path().join("program"));
-    // A linker that finds both takes the shared one: each goes by its path. What follows is no
-    // source.
+    // A linker that finds both forms takes the shared one, so each form is given by its path.
+    // `-x none` ends the option for sources.
     command.args(["-x", "none"]);
     match link {
         Link::Shared => {
@@ -146,7 +147,8 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Cargo builds a package's libraries before its tests, and puts them beside these.
+/// Returns the path of a library. Cargo builds a package's libraries before its tests, and puts
+/// them next to the test programs.
 fn beside(library: &str) -> PathBuf {
     let path = std::env::current_exe().unwrap().with_file_name(library);
     assert!(path.exists(), "{} was not built", path.display());

@@ -1,4 +1,4 @@
-//! Arrays of NumPy's as a kernel's columns: where they lie, if that can be said safely, and copied
+//! NumPy's arrays as a kernel's columns. An array is used in place if this is safe, and copied
 //! otherwise.
 
 use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods as _};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice};
 use sprat_grape::{Column, Data};
 
-/// The numbers of one variable, kept while a kernel runs.
+/// The numbers of one variable, which are kept while a kernel runs.
 pub(crate) enum Numbers<'py> {
     F32(Kept<'py, f32>),
     F64(Kept<'py, f64>),
@@ -20,7 +20,7 @@ pub(crate) enum Kept<'py, T: Element> {
 }
 
 impl<'py> Numbers<'py> {
-    /// The array of a variable that is called `name`.
+    /// Returns the array of the variable `name`.
     pub(crate) fn of(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Self> {
         let wrong = |what: String| {
             PyTypeError::new_err(format!(
@@ -51,7 +51,7 @@ impl<'py> Numbers<'py> {
         }
     }
 
-    /// Whether of float64.
+    /// Returns whether the array is of float64.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self, Self::F64(_))
     }
@@ -67,8 +67,8 @@ impl<'py> Numbers<'py> {
 
 impl<'py, T: Element + Copy> Kept<'py, T> {
     fn new(given: &Bound<'py, PyAny>, array: PyReadonlyArrayDyn<'py, T>) -> PyResult<Self> {
-        // Numbers that begin at odd addresses cannot be referred to: NumPy copies them to where
-        // they can.
+        // A Rust reference cannot point to numbers at odd addresses, so NumPy copies them to
+        // aligned addresses.
         if !given.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
             let aligned = given.call_method0("copy")?;
             let array = aligned.extract::<PyReadonlyArrayDyn<'py, T>>()?;
@@ -83,8 +83,8 @@ impl<'py, T: Element + Copy> Kept<'py, T> {
         Ok(Self::Copied(array.as_array().iter().copied().collect()))
     }
 
-    /// A view with gaps, as every n-th number of the array that owns them: a column of a table, or
-    /// what a step of a slice leaves out.
+    /// Returns a view with gaps as every n-th number of the array that owns the numbers. Such a
+    /// view is a column of a table, or a slice with a step.
     fn within(
         given: &Bound<'py, PyAny>,
         view: &PyReadonlyArrayDyn<'py, T>,
@@ -125,8 +125,8 @@ impl<'py, T: Element + Copy> Kept<'py, T> {
     }
 }
 
-/// The arrays of a kind, `i` or `j`, in the order of the kernel's variables: from a dict by their
-/// names, a sequence in that order, or a table with a row for each particle.
+/// Returns the arrays of `kind`, `i` or `j`, in the order of the kernel's variables. They come from
+/// a dict by name, a sequence in this order, or a table with a row for each particle.
 pub(crate) fn arrays<'py>(
     kind: &str,
     names: &[&str],
@@ -176,9 +176,9 @@ pub(crate) fn arrays<'py>(
     names.iter().zip(&arrays).map(|(name, array)| Numbers::of(name, array)).collect()
 }
 
-/// The columns of an array with a row for each particle, as in NumPy and in the command line's
-/// files. An array of one dimension is a single column. Nothing is guessed from the shape: a table
-/// that would fit only if it were transposed is refused.
+/// Returns the columns of an array with a row for each particle, as in NumPy and in the files of
+/// the command line. An array of one dimension is a single column. The shape is never guessed: a
+/// table that would fit only if it were transposed is refused.
 fn of_table<'py>(
     kind: &str,
     names: &[&str],

@@ -1,4 +1,4 @@
-//! What Python hands over, as the mover takes it.
+//! Converts Python's arguments to the types of the file mover.
 
 use crate::errors::UsageError;
 use pyo3::{FromPyObject, PyResult};
@@ -6,10 +6,10 @@ use sprat_flow::group::Value;
 use sprat_units::UnitError;
 use std::time::Duration;
 
-/// Upper limit of a timeout. A longer one raises `UsageError`.
+/// Upper limit on a timeout (a day). A longer one raises `UsageError`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// A sum of 64 hexadecimal digits.
+/// Parses a hash of 64 hexadecimal digits.
 pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
     let Some(text) = text else { return Ok(None) };
     let wrong = || UsageError::new_err(format!("{name}: want 64 hexadecimal digits"));
@@ -24,7 +24,7 @@ pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
     Ok(Some(value))
 }
 
-/// A quantity: a number in the unit that its keyword names, or a text with a unit ("2Gb/s", "90s",
+/// A quantity: a number in the unit that its keyword has, or a text with a unit ("2Gb/s", "90s",
 /// "64MiB").
 #[derive(FromPyObject)]
 pub(crate) enum Quantity {
@@ -34,7 +34,7 @@ pub(crate) enum Quantity {
 }
 
 impl Quantity {
-    /// A patience; a number is seconds.
+    /// Returns the quantity as a timeout; a number is in seconds.
     pub(crate) fn timeout(self) -> PyResult<Duration> {
         let time = match self {
             Self::Text(text) => read("timeout", sprat_units::duration(&text))?,
@@ -51,7 +51,7 @@ impl Quantity {
         Ok(time)
     }
 
-    /// Bytes a second, and so is a number; a text may be of bits.
+    /// Returns the quantity as bytes per second; a text may be in bits per second.
     pub(crate) fn limit(self) -> PyResult<u64> {
         let bytes = match self {
             Self::Text(text) => read("limit", sprat_units::rate(&text))? / 8,
@@ -63,7 +63,7 @@ impl Quantity {
         Ok(bytes)
     }
 
-    /// Bytes.
+    /// Returns the quantity as bytes.
     pub(crate) fn bytes(self, name: &str) -> PyResult<usize> {
         let bytes = match self {
             Self::Text(text) => read(name, sprat_units::size(&text))?,
@@ -87,7 +87,7 @@ fn read<T>(name: &str, read: Result<T, UnitError>) -> PyResult<T> {
     read.map_err(|error| UsageError::new_err(format!("{name}: {error}")))
 }
 
-/// Hexadecimal digits.
+/// Formats a hash as hexadecimal digits.
 pub(crate) fn hex(value: &Value) -> String {
     value.iter().map(|byte| format!("{byte:02x}")).collect()
 }

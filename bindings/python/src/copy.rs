@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// How long Ctrl-C may go unheard.
+/// Interval at which a copy checks for Ctrl-C.
 const LISTEN: Duration = Duration::from_millis(50);
 
-/// Capacity of the queue of events for the callbacks. When it is full, the thread that reports
-/// events waits for a callback to return; the copy's other threads go on receiving.
+/// Capacity of the queue of events for the callbacks. When the queue is full, the thread that
+/// reports events waits for a callback to return. The copy's other threads continue to receive.
 const MAX_EVENTS: usize = 64;
 
 /// The progress of a copy.
@@ -93,19 +93,28 @@ impl Outcome {
 
 /// Copies the file at `source` (sprat://, sprats://, http://, https://, or a local path) to
 /// `target`: a file name, or a directory in which the file keeps its name. The file gets its name
-/// when all of it is verified and on disk; after an interruption the same call continues the copy.
+/// when all of it is verified and on disk. After an interruption the same call continues the copy.
 ///
-/// hosts: other servers with the same file, HOST[:PORT] or addresses; streams: number of TCP
-/// streams; verify: verify each megabyte as it arrives; force: replace an existing file; restart:
-/// discard the bytes of an earlier call (which are otherwise read and verified); check: accepted,
-/// but has no effect any more; preserve: copy permissions too; limit: bytes a second, or a text
-/// such as "2Gb/s"; token: identifies the caller to the source; blake3, sha256: the hash that the
-/// file must have, hexadecimal; cacert: file of trusted certificates (PEM); insecure: accept any
-/// certificate; retries: failures in a row before giving up; timeout: seconds without a byte, or a
-/// text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice; progress: called with a
-/// Progress some ten times a second; notice: called with a line of text when something happens that
-/// people may want to know. An exception that a callback raises, also KeyboardInterrupt, stops the
-/// copy and is raised from here.
+/// - hosts: other servers with the same file, HOST[:PORT] or addresses
+/// - streams: number of TCP streams
+/// - verify: verify each megabyte as it arrives
+/// - force: replace an existing file
+/// - restart: discard the bytes of an earlier call, which are otherwise read and verified
+/// - check: accepted, but has no effect any more
+/// - preserve: copy permissions too
+/// - limit: bytes a second, or a text such as "2Gb/s"
+/// - token: identifies the caller to the source
+/// - blake3, sha256: the hash that the file must have, hexadecimal
+/// - cacert: file of trusted certificates (PEM)
+/// - insecure: accept any certificate
+/// - retries: failures in a row before giving up
+/// - timeout: seconds without a byte, or a text such as "5m"
+/// - receive_buffer: bytes, 0 for the kernel's choice
+/// - progress: called with a Progress some ten times a second
+/// - notice: called with a line of text about an event that the user may want to know
+///
+/// An exception that a callback raises, or KeyboardInterrupt, stops the copy, and this call raises
+/// it.
 #[pyfunction]
 #[pyo3(signature = (
     source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false,
@@ -142,7 +151,7 @@ pub(crate) fn copy(
     progress: Option<Py<PyAny>>,
     notice: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
-    let _ = check; // what an earlier call left is always read and verified
+    let _ = check; // the bytes of an earlier call are always read and verified
     let defaults = Options::default();
     let options = Options {
         streams,
@@ -166,7 +175,8 @@ pub(crate) fn copy(
     let callbacks = Callbacks { progress, notice };
     let (outcome, raised) = py.detach(|| run(&copy, &callbacks));
     match (raised, outcome) {
-        // What came too late to stop anything is raised all the same, as Python would.
+        // An exception that came too late to stop the copy is raised nevertheless, as Python would
+        // do.
         (Some(raised), _) => Err(raised),
         (None, Ok(outcome)) => Outcome::new(py, outcome),
         (None, Err(error)) => Err(exception(&error)),
@@ -179,7 +189,8 @@ struct Callbacks {
     notice: Option<Py<PyAny>>,
 }
 
-/// Runs a copy without Python's lock; with its outcome, what a callback or a signal raised.
+/// Runs a copy without Python's lock. Returns its outcome, and the exception that a callback or a
+/// signal raised.
 fn run(
     copy: &Fetch,
     callbacks: &Callbacks,
@@ -189,7 +200,7 @@ fn run(
     std::thread::scope(|scope| {
         let copying = scope.spawn(move || {
             copy.run(&mut |event| {
-                let _ = events.send(event.clone()); // who listens does so until this thread ends
+                let _ = events.send(event.clone()); // the receiver exists until this thread ends
             })
         });
         let raised = listen(&told, callbacks, &cancel);
@@ -198,8 +209,8 @@ fn run(
     })
 }
 
-/// Hands events to the callbacks until the copy ends, and stops it when one of them, or a signal's
-/// handler, raises something.
+/// Passes events to the callbacks until the copy ends. If a callback or a signal's handler raises
+/// an exception, stops the copy and returns the exception.
 fn listen(told: &Receiver<Event>, callbacks: &Callbacks, cancel: &Cancel) -> Option<PyErr> {
     let mut raised = None;
     loop {
@@ -233,7 +244,7 @@ impl Callbacks {
     }
 }
 
-/// What happened, for people.
+/// Describes an event for the user. Returns `None` for events that have no message.
 fn words(event: &Event) -> Option<String> {
     Some(match event {
         Event::Opened { .. } | Event::Progress(_) => return None,

@@ -22,21 +22,21 @@ create_exception!(
 
 /// A compiled kernel.
 ///
-/// Its precision follows the arrays of a call unless the caller chose one, so it is compiled when a
-/// call first needs that precision. Python's lock is held meanwhile, so a `fork` never finds a
-/// kernel half compiled.
+/// Unless the caller chose a precision, it follows the arrays of a call. So the kernel is compiled
+/// when a call first needs a precision. Python's lock is held meanwhile, so a `fork` never finds a
+/// kernel that is half compiled.
 #[pyclass(frozen, module = "sprat.grape")]
 #[derive(Debug)]
 pub(crate) struct Kernel {
     asked: Asked,
     engine: Engine,
-    /// For names, which no precision changes.
+    /// The names of variables and results, which no precision changes.
     program: Program,
     f32: OnceLock<sprat_grape::Kernel>,
     f64: OnceLock<sprat_grape::Kernel>,
 }
 
-/// What `compile` was called with: enough to make the kernel again in another process.
+/// The arguments of `compile`. Another process can make the kernel again from them.
 #[derive(Debug)]
 struct Asked {
     text: String,
@@ -120,9 +120,9 @@ fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine>
 }
 
 impl Asked {
-    /// Compiles the kernel in `f64`, or in `f32` if that fails, and returns its program. Both must
-    /// fail for an error, which is then that of `f64`. So an invalid kernel is reported when it is
-    /// made, and not in its first call.
+    /// Compiles the kernel in `f64`, or in `f32` if that fails, and returns its program. Fails only
+    /// if both fail, with the error of `f64`. So an invalid kernel is reported by `compile`, and
+    /// not by the first call.
     fn check(&self, engine: &Engine) -> Result<Program, Error> {
         let one = match engine {
             Engine::Vector(options) => {
@@ -219,7 +219,8 @@ impl Kernel {
         Ok(all)
     }
 
-    /// For pickle and copy: compiled again where it arrives, for the processor there.
+    /// Supports pickle and copy: the copy is compiled again, for the processor on which it is
+    /// unpickled.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let Asked { text, precision, threads, target } = &self.asked;
         let precision =
@@ -234,7 +235,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// The kernel in the precision that was chosen, or that of these arrays.
+    /// Returns the kernel in the precision that was chosen, or else in that of `arrays`.
     fn made<'a, 'py: 'a>(
         &self,
         py: Python<'_>,

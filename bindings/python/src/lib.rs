@@ -1,8 +1,8 @@
 //! Sprat for Python: the extension of the package `sprat`, whose Python modules export its parts.
 //!
-//! A copy runs on a thread of its own, while the caller's waits for events without Python's lock:
-//! so other Python threads continue, and Ctrl-C takes effect at once. A kernel also runs without
-//! Python's lock, on the arrays in place.
+//! A copy runs on a separate thread, while the caller's thread waits for events without Python's
+//! lock. So other Python threads continue, and Ctrl-C takes effect at once. A kernel also runs
+//! without Python's lock, on the arrays in place.
 
 mod columns;
 mod convert;
@@ -10,7 +10,7 @@ mod copy;
 mod errors;
 mod grape;
 
-/// What the package's modules take from here.
+/// The extension module, from which the package's modules import.
 #[pyo3::pymodule]
 mod _sprat {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! The mover as Python meets it, against real servers.
+//! Uses the file mover from Python, against real servers.
 
 mod support;
 
@@ -6,7 +6,7 @@ use sprat_flow::share::{Options, Pace, Share, Tokens};
 use std::fs;
 use std::path::Path;
 
-/// Bytes of the file that is served.
+/// Length of the file that is served, in bytes.
 const BYTES: usize = (24 << 20) + 77;
 
 fn share(directory: &Path, change: impl FnOnce(&mut Options)) -> Share {

@@ -1,4 +1,4 @@
-//! Kernels as Python meets them, on NumPy's arrays.
+//! Runs kernels from Python, on NumPy's arrays.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 #[test]
 fn python_runs_kernels_as_its_own_tests_say() {
     let Some(package) = support::Package::with("test_grape") else { return };
-    // Where scripts/setup puts it, beside the folders that cargo builds in.
+    // `scripts/setup` puts NumPy there, next to cargo's build folders.
     let target = std::env::current_exe().unwrap();
     let numpy = target
         .ancestors()

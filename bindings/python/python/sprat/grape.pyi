@@ -43,8 +43,8 @@ class Kernel:
         float32 or float64, bool for `and` and `or`, int64 for indices.
 
         An array of two dimensions has a row for each particle and a column for each variable.
-        TypeError: an argument is not an array, or has another dtype, or the kernel does not have
-        the constant. ValueError: arrays are missing, or have different lengths or another shape; a
+        TypeError: an argument is not an array, or has another dtype, or the kernel has no such
+        constant. ValueError: arrays are missing, or have different lengths or another shape; a
         constant was not given. KernelError, Error: the kernel cannot be compiled in the precision
         of these arrays."""
 

@@ -1,12 +1,11 @@
-//! The package as Python meets it: the extension that was built beside the test, in a package made
-//! of it.
+//! Makes a Python package from the extension, which cargo built next to the test.
 
 pub(crate) use sprat_testing::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python, and a folder with the package and a test in it.
+/// Python, and a folder with the package and a test.
 pub(crate) struct Package {
     pub(crate) place: tempfile::TempDir,
     python: std::ffi::OsString,
@@ -14,7 +13,7 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// With this test of Python's; none, and a word why, where there is no Python.
+    /// Makes a package with this Python test. If there is no Python, returns `None` and prints why.
     pub(crate) fn with(test: &'static str) -> Option<Self> {
         let python = std::env::var_os("SPRAT_PYTHON").unwrap_or_else(|| "python3".into());
         if !Command::new(&python)
@@ -42,7 +41,7 @@ impl Package {
         Some(Self { place, python, test })
     }
 
-    /// The test, not yet run.
+    /// Returns the command that runs the test.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.python);
         command.args(["-B", "-W", "error", "-m", "unittest", "-v", self.test]);
@@ -51,7 +50,7 @@ impl Package {
     }
 }
 
-/// Runs all of a test's parts, and none is skipped.
+/// Runs a test that has `parts` parts. All parts must pass, and none may be skipped.
 pub(crate) fn all_pass(command: &mut Command, parts: usize) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +61,8 @@ pub(crate) fn all_pass(command: &mut Command, parts: usize) {
     );
 }
 
-/// The extension: cargo builds a package's library before its tests, and puts it beside them.
+/// Returns the path of the extension. Cargo builds a package's library before its tests, and puts
+/// it next to them.
 fn extension() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("lib_sprat.so")
 }

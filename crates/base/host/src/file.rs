@@ -1,7 +1,7 @@
-//! Replaces files atomically.
+//! Replaces files atomically, and reads small ones.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Replaces the file at `path` by one with these bytes, atomically and durably: a reader finds the
@@ -29,4 +29,20 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         File::open(folder)?.sync_all()
     };
     write().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Reads a text of at most `limit` bytes to its end.
+///
+/// # Errors
+/// Errors of reading; [`io::ErrorKind::InvalidData`] if the text is not UTF-8, and
+/// [`io::ErrorKind::FileTooLarge`] if it is longer: a part of it must not pass for the whole.
+pub fn read_text(from: impl Read, limit: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let why = format!("it is longer than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }

@@ -1,6 +1,6 @@
 //! Small services of the operating system that all crates use.
 //!
-//! - [`replace`] replaces a file atomically.
+//! - [`replace`] replaces a file atomically, and [`read_text`] reads a small one.
 //! - [`memory`] reads a line of `/proc/meminfo`.
 //! - [`lock`] takes a mutex even if it is poisoned.
 //! - [`random`] draws an unpredictable number.
@@ -9,7 +9,7 @@
 mod file;
 mod wait;
 
-pub use file::replace;
+pub use file::{read_text, replace};
 pub use wait::{retry, wait_until};
 
 use std::fs;

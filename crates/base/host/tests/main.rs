@@ -1,6 +1,6 @@
 //! The services of the operating system, and their errors.
 
-use sprat_host::{lock, memory, random, replace};
+use sprat_host::{lock, memory, random, read_text, replace};
 use std::fs;
 use std::sync::Mutex;
 
@@ -29,6 +29,16 @@ fn a_failed_replacement_names_the_file_and_keeps_it() {
     let error = replace(&path, b"two").expect_err("refused").to_string();
     assert!(error.contains("kept: "), "{error}");
     assert_eq!(fs::read(&path).expect("there"), b"one");
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused_and_not_cut() {
+    assert_eq!(read_text(&b"four"[..], 4).expect("as long as it may be"), "four");
+    let long = read_text(&b"fives"[..], 4).expect_err("too long");
+    assert_eq!(long.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(long.to_string().contains("longer than 4 bytes"), "{long}");
+    let binary = read_text(&b"\xff"[..], 4).expect_err("no text");
+    assert_eq!(binary.kind(), std::io::ErrorKind::InvalidData);
 }
 
 #[test]

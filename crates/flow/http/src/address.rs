@@ -15,8 +15,8 @@ pub const SHARE_PORT: u16 = 8040;
 /// Query parameters that grant access and are therefore never displayed.
 const SECRETS: [&str; 2] = ["token", "ticket"];
 
-/// Bytes that a path percent-encodes: all but letters, digits and marks without a meaning in URLs,
-/// shells or patterns.
+/// Bytes that are percent-encoded in a path: all except letters, digits, and marks that have no
+/// meaning in URLs, shells or patterns.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -44,11 +44,11 @@ const ESCAPED: &AsciiSet = &CONTROLS
 
 /// The address of a file on a server, with the credentials to use there.
 ///
-/// The schemes are `http`, `https`, and `sprat` and `sprats`, which are HTTP and HTTPS on port 8040
-/// and accept only the verified form. [`Address::parse`] turns a name and a password in the text
-/// into an `Authorization` field; [`Address::with_token`] sets a bearer token in its place.
-/// Credentials are sent only to the host they were given for: [`Address::redirected`] drops them
-/// when a redirect leaves it.
+/// The schemes are `http`, `https`, `sprat` and `sprats`. `sprat` and `sprats` are HTTP and HTTPS
+/// on port 8040, and accept only the verified form. [`Address::parse`] turns a name and a password
+/// in the text into an `Authorization` field. [`Address::with_token`] replaces that field with a
+/// bearer token. Credentials are sent only to the host for which they were given:
+/// [`Address::redirected`] drops them when a redirect leads to another host or port.
 ///
 /// `Display` omits credentials, tokens and tickets, so that an address can be printed and written
 /// to a journal.
@@ -63,9 +63,10 @@ pub struct Address {
 /// The parts of a presigned address that only its signer can produce.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Signed {
-    /// The request target for `HEAD`: a signature is valid for one method.
+    /// The request target for `HEAD`. It differs from the target for `GET`, because a signature is
+    /// valid for one method.
     head: String,
-    /// The name by which the file is displayed and journaled.
+    /// The name under which the file is displayed and written to journals.
     shown: String,
 }
 
@@ -77,10 +78,10 @@ impl Address {
             .is_some_and(|(scheme, _)| matches!(scheme, "http" | "https" | "sprat" | "sprats"))
     }
 
-    /// Parses an address. A name and a password in it become its authorization.
+    /// Parses an address. A name and a password in `text` become the credentials.
     /// # Errors
     /// [`Error::Usage`] if `text` has no scheme, an unknown scheme or no host, or is not a valid
-    /// URL. The error does not repeat a password.
+    /// URL. The error does not contain the password.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &dyn fmt::Display| {
             Error::Usage(format!(
@@ -100,8 +101,8 @@ impl Address {
         };
         let mut url = Url::parse(&format!("{plain}://{rest}")).map_err(|error| wrong(&error))?;
         if ours {
-            // `Url` drops a port that is the default of its scheme. `sprat` has no default, so that
-            // an explicit `:80` is seen.
+            // `Url` drops a port that is the default of its scheme. `sprat` has no default, so an
+            // explicit `:80` is kept.
             let given =
                 Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
             url.set_port(Some(given.unwrap_or(SHARE_PORT))).map_err(|()| wrong(&"no host"))?;
@@ -115,8 +116,8 @@ impl Address {
     }
 
     /// Makes a presigned address from the signed URLs for `GET` (`file`) and for `HEAD` (`head`).
-    /// It is displayed and journaled as `shown`, which stays the same when the file is signed
-    /// again.
+    /// The address is displayed and written to journals as `shown`, which stays the same when the
+    /// file is signed again.
     /// # Errors
     /// [`Error::Usage`] if [`Address::parse`] rejects one of the URLs.
     pub fn signed(file: &str, head: &str, shown: &str) -> Result<Self, Error> {
@@ -124,10 +125,11 @@ impl Address {
         Ok(Self { signed: Some(Signed { head, shown: shown.to_owned() }), ..Self::parse(file)? })
     }
 
-    /// Returns the address that a redirect from here to `location` leads to. Credentials are kept
-    /// only if the host and port stay the same.
+    /// Returns the address that a redirect from this address to `location` leads to. Credentials
+    /// are kept only if host and port stay the same.
     /// # Errors
-    /// [`Error::Protocol`] when the location is no HTTP address, or leads from TLS to plain text.
+    /// [`Error::Protocol`] if the location is not a valid HTTP address, or leads from TLS to plain
+    /// text.
     pub fn redirected(&self, location: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::Protocol { source_name: self.to_string(), why };
         let url = self
@@ -148,7 +150,7 @@ impl Address {
         Ok(Self { url, verified: self.verified, authorization, signed: None })
     }
 
-    /// Sets a bearer token as the authorization, if there is one.
+    /// Replaces the credentials with a bearer token, if there is one.
     #[must_use]
     pub fn with_token(mut self, token: Option<&str>) -> Self {
         if let Some(token) = token {
@@ -163,16 +165,18 @@ impl Address {
         Self { authorization: None, ..self }
     }
 
-    /// Returns the same path, with the same credentials, on another host: `HOST` or `HOST:PORT`.
+    /// Returns an address with this path and these credentials on another host, given as `HOST` or
+    /// `HOST:PORT`.
     /// # Errors
-    /// [`Error::Usage`] when `host` is no host, or this address is presigned.
+    /// [`Error::Usage`] if `host` is not a host, or this address is presigned.
     pub fn at_host(&self, host: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::Usage(format!(
                 "{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"
             ))
         };
-        // `Url` drops a port that is the default of its scheme. `sprat` has no default.
+        // `Url` drops a port that is the default of its scheme. `sprat` has no default, so any port
+        // is kept.
         let given = Url::parse(&format!("sprat://{host}")).map_err(|_| wrong())?;
         let bare = given.path().is_empty() && given.query().is_none() && given.fragment().is_none();
         let named =
@@ -189,7 +193,7 @@ impl Address {
         Ok(other)
     }
 
-    /// Replaces the path, and the query by `query`.
+    /// Replaces the path with `path`, and the query with `query`.
     #[must_use]
     pub fn with_path(&self, path: &str, query: Option<&str>) -> Self {
         let mut other = self.clone();
@@ -223,7 +227,7 @@ impl Address {
         self.signed.is_some()
     }
 
-    /// Returns whether only the verified form is acceptable (`sprat` and `sprats`).
+    /// Returns whether only the verified form is acceptable, as for `sprat` and `sprats`.
     #[must_use]
     pub fn wants_verified(&self) -> bool {
         self.verified
@@ -249,8 +253,8 @@ impl Address {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// Returns the request target, path and query; for `HEAD` if `head_only`, which matters to a
-    /// presigned address.
+    /// Returns the request target: path and query. `head_only` selects the target for `HEAD`, which
+    /// differs only for a presigned address.
     #[must_use]
     pub fn target(&self, head_only: bool) -> String {
         if let Some(signed) = self.signed.as_ref().filter(|_| head_only) {
@@ -266,14 +270,15 @@ impl Address {
         self.authorization.as_deref()
     }
 
-    /// Returns the last part of the path, decoded: the name of the file. `None` when the path is a
-    /// folder's, or the name cannot be a file's.
+    /// Returns the last part of the path, decoded: the name of the file. `None` if the path is that
+    /// of a folder, or the name is not valid for a file.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         decode_file_name(self.url.path_segments()?.next_back()?)
     }
 
-    /// Returns the name of a folder, whose path ends with a slash; `None` as for [`Address::name`].
+    /// Returns the name of the folder whose path ends with a slash. `None` if the name is not
+    /// valid.
     #[must_use]
     pub fn folder_name(&self) -> Option<String> {
         decode_file_name(self.url.path_segments()?.nth_back(1)?)
@@ -286,7 +291,7 @@ pub fn encode(name: &OsStr) -> String {
     percent_encode(name.as_bytes(), ESCAPED).to_string()
 }
 
-/// Decodes a part of a path to a file name, if it can be one.
+/// Decodes a part of a path to a file name. `None` if it is not valid for a file.
 fn decode_file_name(part: &str) -> Option<String> {
     let bytes: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
     let name = String::from_utf8(bytes).ok()?;

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(100);
 
 /// A handle by which any thread, such as one that waits for signals, cancels a transfer. Clones
-/// share their state, and a cancellation is final.
+/// share their state. A cancellation is final.
 ///
-/// The transfer checks it between blocks and while it waits, and stops within half a second, with
-/// its state on the disk, so that it can be resumed. [`Cancel::child`] makes a handle for a part of
-/// the work, which can be cancelled by itself and is cancelled with its parent.
+/// The transfer checks the handle between blocks and while it waits. It stops within half a second
+/// and keeps its state on disk, so that it can be resumed. [`Cancel::child`] makes a handle for a
+/// part of the work. A child can be cancelled alone, and is cancelled with its parent.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Cancelling the parent cancels this one too.
+    /// The parent, whose cancellation also cancels this handle.
     parent: Option<Cancel>,
     cancelled: AtomicBool,
     lock: Mutex<()>,
@@ -27,33 +27,33 @@ struct Inner {
 }
 
 impl Cancel {
-    /// Cancels the work, and that of all children.
+    /// Cancels the work, and the work of all children.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         let _held = lock(&self.0.lock);
         self.0.wake.notify_all();
     }
 
-    /// Returns whether this handle, or a parent, was cancelled.
+    /// Returns whether this handle, its parent or any ancestor was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
             || self.0.parent.as_ref().is_some_and(Self::is_cancelled)
     }
 
-    /// Makes a handle for a part of the work: cancelling it leaves this one alone, and cancelling
-    /// this one cancels it.
+    /// Makes a handle for a part of the work. Cancelling the child does not cancel this handle;
+    /// cancelling this handle cancels the child.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(Arc::new(Inner { parent: Some(self.clone()), ..Inner::default() }))
     }
 
-    /// Sleeps for `time`, or until cancelled; returns whether it was cancelled.
+    /// Sleeps for `time`, or until this handle is cancelled. Returns whether it was cancelled.
     pub fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_cancelled() && Instant::now() < until {
             let held = lock(&self.0.lock);
-            // A cancelled parent does not wake its children, so they look again after a step.
+            // A cancelled parent does not wake its children, so they check it after each step.
             let step = until.saturating_duration_since(Instant::now()).min(STEP);
             drop(self.0.wake.wait_timeout_while(held, step, |()| !self.is_cancelled()));
         }

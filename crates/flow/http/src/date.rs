@@ -1,9 +1,9 @@
-//! HTTP dates, and times to the nanosecond as Sprat's own fields carry them.
+//! HTTP dates, and the times with nanoseconds in Sprat's own fields.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A time in seconds and nanoseconds since 1970, as `stat` returns it. Nanoseconds count forwards,
-/// also before 1970.
+/// A time in seconds and nanoseconds since 1970, as `stat` returns it. Nanoseconds count forwards
+/// even before 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment {
     /// Seconds since 1970.
@@ -13,7 +13,8 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Formats an HTTP date, in whole seconds; times before 1970 become 1970.
+    /// Formats an HTTP date, in whole seconds. Times before 1970 become 1970; times after 9999
+    /// become the end of 9999.
     #[must_use]
     pub fn http(self) -> String {
         httpdate::fmt_http_date(
@@ -29,7 +30,7 @@ impl Moment {
     }
 }
 
-/// The last second that an HTTP date can express: the end of the year 9999.
+/// The last second that an HTTP date can represent: the end of the year 9999.
 const LAST: i64 = 253_402_300_799;
 
 impl std::fmt::Display for Moment {
@@ -52,12 +53,12 @@ impl std::str::FromStr for Moment {
     }
 }
 
-/// A text is not a time of the form `SECONDS.NNNNNNNNN`.
+/// The text is not a time of the form `SECONDS.NNNNNNNNN`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a time: want SECONDS.NNNNNNNNN since 1970")]
 pub struct ParseMomentError;
 
-/// Parses seconds since 1970, perhaps negative, with up to nine decimal digits.
+/// Parses seconds since 1970, which may be negative, with up to nine decimal digits.
 #[must_use]
 pub fn time(text: &str) -> Option<SystemTime> {
     let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));

@@ -4,19 +4,20 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why an address cannot be used, or a request got no response. A response that refuses is not an
-/// error here: its status says so.
+/// Why an address cannot be used, or a request got no response. A response with an error status is
+/// not an error here.
 ///
-/// The messages name no flag or setting that would help; a caller that has some writes its own.
+/// The messages name no flag or setting that would help. A caller that has such flags adds its own
+/// text.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The address is invalid; the text says what is wrong and what to write.
+    /// The address is invalid. The text says what is wrong, and what to write instead.
     #[error("{0}")]
     Usage(String),
-    /// The server cannot be reached, or the connection broke. The request may be repeated.
+    /// The server cannot be reached, or the connection failed. The request may be repeated.
     #[error("{source_name}: {why}")]
     Unreachable {
-        /// The address.
+        /// The address of the request.
         source_name: String,
         /// The last failure.
         why: String,
@@ -24,15 +25,15 @@ pub enum Error {
     /// The server's certificate is not trusted.
     #[error("{source_name}: {why}")]
     Untrusted {
-        /// The address.
+        /// The address of the request.
         source_name: String,
-        /// What is wrong with it.
+        /// What is wrong with the certificate.
         why: String,
     },
-    /// The server violates HTTP, or redirects where a client must not follow.
+    /// The server violates HTTP, or redirects to an address that a client must not follow.
     #[error("{source_name}: {why}")]
     Protocol {
-        /// The address.
+        /// The address of the request.
         source_name: String,
         /// What the server did.
         why: String,
@@ -40,7 +41,7 @@ pub enum Error {
     /// The file of trusted certificates cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

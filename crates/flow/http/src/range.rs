@@ -2,19 +2,20 @@
 
 use std::ops::{Range, RangeInclusive};
 
-/// Limit on the ranges of one request. A request for more gets the complete file, as the standard
-/// allows.
+/// Limit on the ranges of one request. A request for more ranges gets the complete file, as the
+/// standard allows.
 pub const MAX_PARTS: usize = 16;
 
-/// What a `Range` field selects of a file.
+/// The part of a file that a `Range` field selects.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RequestedRange {
-    /// The whole file: there is no such field, or it is to be ignored (unknown unit, malformed, too
-    /// many ranges, or ranges that are longer than the file together).
+    /// The whole file, because there is no `Range` field, or because the field is ignored: its unit
+    /// is unknown, it is malformed, it has too many ranges, or its ranges together are longer than
+    /// the file.
     Whole,
-    /// These parts, in the order of the request; none is empty.
+    /// These parts, in the order of the request. None of them is empty.
     Parts(Vec<Range<u64>>),
-    /// Only bytes beyond the end of the file (416).
+    /// Only bytes beyond the end of the file. The response has status 416.
     Nothing,
 }
 
@@ -47,7 +48,7 @@ pub fn parse_range(field: &str, size: u64) -> RequestedRange {
     }
 }
 
-/// Parses one range: `None` when it is malformed, `Some(None)` when the file has no byte of it.
+/// Parses one range. `None` if it is malformed; `Some(None)` if it contains no byte of the file.
 fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
     let (first, last) = item.split_once('-')?;
     match (first.is_empty(), last.is_empty()) {
@@ -69,7 +70,7 @@ fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
     }
 }
 
-/// Parses digits; a number beyond `u64` becomes `u64::MAX`.
+/// Parses digits. A number too large for `u64` becomes `u64::MAX`.
 fn saturating(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -80,9 +81,9 @@ fn saturating(text: &str) -> Option<u64> {
 /// The value of a `Content-Range` field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContentRange {
-    /// First and last byte; `None` in a response that rejects a range.
+    /// The first and the last byte. `None` in a response that rejects a range.
     pub bytes: Option<RangeInclusive<u64>>,
-    /// Bytes of the whole file, if given.
+    /// Length of the whole file in bytes, if the server states it.
     pub total: Option<u64>,
 }
 
@@ -110,7 +111,7 @@ impl ContentRange {
     }
 }
 
-/// Parses digits only: `str::parse` would also accept a sign.
+/// Parses digits only, whereas `str::parse` would also accept a sign.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }

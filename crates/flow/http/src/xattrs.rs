@@ -5,25 +5,27 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::sync::Arc;
 
-/// Limit on the length of a value, in bytes: the kernel's. A field with a longer one is rejected.
+/// Limit on the length of a value, in bytes: the kernel's limit. A field with a longer value is
+/// rejected.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Limit on the length of a name, in bytes and including [`PREFIX`]: the kernel's. A field with a
-/// longer one is rejected.
+/// Limit on the length of a name, in bytes and including [`PREFIX`]: the kernel's limit. A
+/// field with a longer name is rejected.
 const MAX_NAME: usize = 255;
 
 /// Limit on the length of the field, in bytes, out of the 16 KiB of a head. An attribute that would
-/// exceed it is left out.
+/// make the field longer is left out.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Prefix of the names of user attributes, the only ones that are copied. The field omits it.
+/// Prefix of the names of user attributes, which are the only ones that are copied. Names in the
+/// field do not have it.
 pub const PREFIX: &str = "user.";
 
-/// The extended attributes of a file in the `user.` namespace: names without that prefix, values,
-/// and the number of attributes that were left out for want of room.
+/// The extended attributes of a file in the `user.` namespace: their names without that prefix,
+/// their values, and the number of attributes that did not fit into the field.
 ///
-/// The sender reads them from a file and renders them with [`Xattrs::field`]; the receiver parses
-/// them with [`Xattrs::parse`]. Clones share the values.
+/// The sender reads the attributes from a file and formats them with [`Xattrs::field`]. The
+/// receiver parses them with [`Xattrs::parse`]. Clones share the values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Xattrs {
     all: Arc<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -31,32 +33,32 @@ pub struct Xattrs {
 }
 
 impl Xattrs {
-    /// Makes a set of names without their prefix, and values.
+    /// Makes a set of attributes from names without their prefix, and values.
     #[must_use]
     pub fn new(mut all: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         all.sort();
         Self { all: Arc::new(all), left_out: 0 }
     }
 
-    /// Iterates over names without their prefix, and values.
+    /// Iterates over the attributes: names without their prefix, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.all.iter().map(|(name, value)| (&name[..], &value[..]))
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no attributes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns how many attributes the parsed field left out.
+    /// Returns the number of attributes that the sender left out of the parsed field.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Renders a field value: `NAME=BASE64, ...` with percent-encoded names, and `+N` for the
-    /// number of attributes left out.
+    /// Formats the value of the field: `NAME=BASE64, ...` with percent-encoded names. `+N` at the
+    /// end states the number of attributes that were left out.
     #[must_use]
     pub fn field(&self) -> String {
         let (mut text, mut left_out) = (String::new(), self.left_out);
@@ -82,8 +84,8 @@ impl Xattrs {
         text
     }
 
-    /// Parses the output of [`Xattrs::field`]. `None` when the text is malformed or exceeds a
-    /// limit.
+    /// Parses the output of [`Xattrs::field`]. `None` if the text is malformed, or a name or value
+    /// is too long.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (mut all, mut left_out) = (Vec::new(), 0);

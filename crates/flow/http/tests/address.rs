@@ -1,4 +1,4 @@
-//! Addresses: what they name, what they show, and where redirects may lead.
+//! Addresses: what they contain, how they are displayed, and where redirects may lead.
 
 use sprat_http::{Address, Error};
 
@@ -66,7 +66,7 @@ fn redirects_lead_to_http_and_never_out_of_tls() {
         (near.to_string(), near.authorization()),
         ("https://h:8040/c".to_owned(), Some("Bearer t"))
     );
-    assert!(near.wants_verified(), "what was insisted on still is");
+    assert!(near.wants_verified(), "a redirect keeps the demand for the verified form");
     for elsewhere in ["https://other:8040/a", "https://h/a", "//other/a", "https://user:x@other/a"]
     {
         assert_eq!(from.redirected(elsewhere).unwrap().authorization(), None, "{elsewhere}");

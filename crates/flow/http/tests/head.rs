@@ -1,4 +1,4 @@
-//! Heads of answers: what they say, and what they cannot.
+//! Heads of responses: how they are parsed, and what is rejected.
 
 use proptest::prelude::*;
 use sprat_http::client::Head;
@@ -13,10 +13,14 @@ fn a_server_may_say_when_to_come_back_as_a_moment() {
     assert_eq!(parse("Retry-After: 7\r\n"), Some(7));
     for (when, pause) in [("06:00:09", 9), ("05:59:00", 0), ("09:00:00", 600)] {
         let moment = format!("Retry-After: Thu, 26 Nov 2026 {when} GMT\r\n");
-        assert_eq!(parse(&format!("{moment}{date}")), Some(pause), "by the server's clock");
+        assert_eq!(parse(&format!("{moment}{date}")), Some(pause), "counted on the server's clock");
         assert_eq!(parse(&format!("{date}{moment}")), Some(pause));
     }
-    assert_eq!(parse("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), Some(0), "by ours");
+    assert_eq!(
+        parse("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n"),
+        Some(0),
+        "counted on the client's clock"
+    );
     assert_eq!(parse("Retry-After: soon\r\n"), None);
 }
 
@@ -33,7 +37,11 @@ fn a_date_is_a_validator_only_after_its_second() {
         head(&format!("{modified}Date: {then}\r\nETag: \"x\"\r\n")).validator().as_deref(),
         Some("\"x\"")
     );
-    assert_eq!(head("ETag: W/\"x\"\r\n").validator(), None, "as good as the same is not the same");
+    assert_eq!(
+        head("ETag: W/\"x\"\r\n").validator(),
+        None,
+        "a weak tag does not identify the bytes"
+    );
     assert_eq!(head("Last-Modified: yesterday\r\n").validator(), None);
 }
 

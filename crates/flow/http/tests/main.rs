@@ -1,5 +1,5 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on. `cargo test -p sprat-http --test http NAME::` runs those of one file.
+//! The integration tests of the crate are one program, because each program is linked with all
+//! dependencies. `cargo test -p sprat-http --test http NAME::` runs the tests of one file.
 
 mod address;
 mod head;

@@ -1,23 +1,23 @@
-//! Finds system settings that limit a path with a high rate and a long round trip, by how much, and
-//! what to set instead.
+//! Finds system settings that limit a path with a high rate and a long round trip. Reports by how
+//! much they limit it, and which values to set instead.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// Directory of the system's settings.
+/// The directory of the system's network settings.
 pub const SETTINGS: &str = "/proc/sys/net";
 
 /// The largest window that TCP can advertise (RFC 7323), in bytes.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
-/// A socket's buffer is twice its window: the kernel reserves the other half for its own
-/// structures, unless it knows better (`tcp_adv_win_scale` = 1).
+/// Ratio of a socket's buffer to its window. The kernel reserves the other half of the buffer for
+/// its own structures, unless it knows better (`tcp_adv_win_scale` = 1).
 const WINDOW_SHARE: u64 = 2;
 
 /// Bytes of a page, the unit of `tcp_mem`.
 const PAGE_BYTES: u64 = 4096;
 
-/// The path to be filled.
+/// The path that a connection should fill.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
     /// Rate in bits a second.
@@ -27,53 +27,53 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Returns the bytes in flight when the path is full.
+    /// Returns the number of bytes in flight when the path is full.
     #[must_use]
     pub fn bandwidth_delay_product(&self) -> u64 {
         u64::try_from(u128::from(self.rate) * self.rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
     }
 
-    /// Returns the rate in bits a second with at most `window` bytes in flight.
+    /// Returns the rate, in bits a second, at which at most `window` bytes are in flight.
     fn rate_with(&self, window: u64) -> u64 {
         let micros = self.rtt.as_micros().max(1);
         u64::try_from(u128::from(window) * 8_000_000 / micros).unwrap_or(u64::MAX)
     }
 }
 
-/// The end of a path that a setting matters to.
+/// The end of a path to which a setting matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathEnd {
     /// The end that sends.
     Sender,
     /// The end that receives.
     Receiver,
-    /// Both.
+    /// Both ends.
     Both,
 }
 
 /// A setting that limits the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The setting, as `sysctl` names it, or what else it is.
+    /// The setting's name, as `sysctl` writes it.
     pub name: String,
-    /// Its value.
+    /// The setting's current value.
     pub current: String,
     /// The recommended value.
     pub recommended: String,
-    /// The rate to which it limits one connection, in bits a second; `None` if that depends on
-    /// more.
+    /// The rate to which the setting limits one connection, in bits a second; `None` if that also
+    /// depends on other things.
     pub limit: Option<u64>,
-    /// The end it matters to.
+    /// The end to which the setting matters.
     pub end: PathEnd,
-    /// Its effect, in words.
+    /// The effect of the setting, as a text for the user.
     pub why: String,
-    /// Whether the setting has no effect on programs that set their own limits, as ours do with
-    /// CAP_NET_ADMIN.
+    /// Whether the setting affects only programs without CAP_NET_ADMIN. With it, programs such as
+    /// Sprat set their own limits.
     pub unprivileged_only: bool,
 }
 
-/// Reads the settings below `root` ([`SETTINGS`]) and returns those that limit the path. Settings
-/// that an older kernel lacks are skipped.
+/// Reads the settings below `root` ([`SETTINGS`]) and returns those that limit the path. Skips
+/// settings that do not exist, for example in an older kernel.
 #[must_use]
 pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
     let window = goal.bandwidth_delay_product();
@@ -169,7 +169,7 @@ fn memory(settings: &Settings<'_>, window: u64) -> Option<Finding> {
     let text = settings.text(name)?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [low, pressure, most] = pages[..] else { return None };
-    // Bytes in flight, with the kernel's structures, at either end.
+    // Bytes in flight and the kernel's structures for them, at both ends.
     let needed = (window.min(LARGEST_WINDOW) * WINDOW_SHARE * 2).div_ceil(PAGE_BYTES);
     if pressure >= needed {
         return None;

@@ -1,6 +1,6 @@
-//! Chooses how fast to send on a TCP connection: reads what the kernel knows of the path
-//! ([`path`]), computes a rate from it ([`weir`]), and makes the kernel keep that rate
-//! ([`window`]). [`Pacer`] does all three for a process's connections.
+//! Chooses how fast to send on a TCP connection. [`path`] reads what the kernel knows of the path,
+//! [`weir`] computes a rate from it, and [`window`] makes the kernel keep that rate. [`Pacer`] does
+//! all three for the connections of a process.
 
 pub mod doctor;
 pub mod pacer;

@@ -11,50 +11,53 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Limit on the connections of a pacer. It does not control the rate of further connections.
+/// Limit on the connections of a pacer. The pacer neither samples further connections nor controls
+/// their rates.
 pub const MAX_PACED: usize = 4_096;
 
-/// Limits of the interval between two samples of a connection.
+/// Limits on the interval between two samples of a connection.
 const SHORTEST_TICK: Duration = Duration::from_millis(2);
 const LONGEST_TICK: Duration = Duration::from_millis(25);
 
-/// On shorter paths the kernel decides: a machine's own delays hide what could be measured.
+/// The shortest round trip of a path on which the controller decides. On shorter paths the
+/// machine's own delays hide what could be measured, so the kernel decides.
 pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 
 /// How the rate of a connection is chosen.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Pace {
-    /// By the controller, on paths of [`SHORTEST_PACED`] and more.
+    /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`];
+    /// on shorter paths, the kernel chooses it.
     #[default]
     Auto,
-    /// By the kernel.
+    /// The kernel chooses the rate.
     Off,
-    /// By the kernel, up to this many bytes a second.
+    /// The kernel chooses the rate, up to this many bytes a second.
     Limit(u64),
 }
 
-/// Slowest rate that can be requested, in bytes a second.
+/// The lowest rate that a user can request, in bytes a second.
 pub const MIN_RATE: u64 = 1_000;
 
 /// The state of a paced connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PacerState {
-    /// The kernel's last statistics.
+    /// The kernel's statistics at the last sample.
     pub path: Path,
     /// The rate that was set, in bytes a second; `None` if the kernel decides.
     pub rate: Option<u64>,
-    /// The controller's mode, if it decides.
+    /// The controller's mode; `None` if the kernel decides.
     pub mode: Option<Mode>,
-    /// The controller's estimate of what the path carries, in bytes a second; zero before there is
-    /// one.
+    /// The controller's estimate of what the path carries, in bytes a second. Zero before the first
+    /// estimate.
     pub capacity: u64,
-    /// Bytes a second that arrived in the last fifth of a second.
+    /// The rate at which bytes arrived in the last fifth of a second, in bytes a second.
     pub arrival_rate: u64,
 }
 
-/// Paces the connections of a process, from one thread. [`Pacer::add`] begins to pace a connection,
-/// and dropping the returned [`Paced`] ends it. When the pacer is dropped, its connections keep
-/// their last rates.
+/// Paces the connections of a process, from one thread. [`Pacer::add`] begins to pace a connection;
+/// dropping the returned [`Paced`] ends it. When the pacer is dropped, its connections keep their
+/// last rates.
 #[derive(Debug)]
 pub struct Pacer {
     to: Option<mpsc::SyncSender<Connection>>,
@@ -62,18 +65,18 @@ pub struct Pacer {
     window: Arc<LazyWindow>,
 }
 
-/// The window, or why there is none; made when the first connection needs it, because that parses
-/// all of the kernel's types.
+/// The window, or the reason why there is none. It is made when the first connection needs it,
+/// because making it parses all of the kernel's types.
 type LazyWindow = OnceLock<Result<Window, WindowError>>;
 
-/// A handle of a paced connection; pacing ends when it is dropped.
+/// A handle of a paced connection. Dropping it ends the pacing.
 #[derive(Debug)]
 pub struct Paced {
     state: Arc<Mutex<PacerState>>,
 }
 
 impl Paced {
-    /// Returns the connection's state.
+    /// Returns the connection's state at the last sample.
     #[must_use]
     pub fn state(&self) -> PacerState {
         *lock(&self.state)
@@ -81,7 +84,7 @@ impl Paced {
 }
 
 impl Pacer {
-    /// Starts a pacer and its thread, which has no connections yet.
+    /// Starts a pacer and its thread, without connections.
     /// # Errors
     /// The system cannot create a thread.
     pub fn start() -> io::Result<Self> {
@@ -92,7 +95,7 @@ impl Pacer {
     }
 
     /// Returns why connections keep the kernel's own congestion window, which may limit them below
-    /// their rate; `None` when they have ours.
+    /// their rate. Returns `None` if connections get Sprat's window.
     #[must_use]
     pub fn limited_by(&self) -> Option<&WindowError> {
         self.window.get_or_init(Window::open).as_ref().err()
@@ -135,7 +138,7 @@ impl Drop for Pacer {
     }
 }
 
-/// A paced connection, as the thread sees it.
+/// A paced connection, as the pacer's thread keeps it.
 #[derive(Debug)]
 struct Connection {
     socket: TcpStream,
@@ -144,7 +147,8 @@ struct Connection {
     window: Arc<LazyWindow>,
     began: Instant,
     due: Instant,
-    /// Bytes delivered, and the kernel's count of segments at that time, which wraps at 2^32.
+    /// Bytes delivered, and the kernel's count of delivered segments at that time. The count wraps
+    /// at 2^32.
     delivered: (u64, u32),
     /// When the arrival rate was last computed, and the bytes delivered by then.
     arrived: (Instant, u64),
@@ -164,7 +168,7 @@ fn run(from: &mpsc::Receiver<Connection>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
-        // The other owner of `state` is the `Paced` handle.
+        // The `Paced` handle is the other owner of `state`.
         connections.retain_mut(|each| {
             Arc::strong_count(&each.state) > 1 && (each.due > now || each.tick(now).is_ok())
         });
@@ -188,7 +192,8 @@ impl Connection {
             rate = Some(if weir.knocks() { weir_rate | KNOCK_BIT } else { weir_rate & !KNOCK_BIT });
             path::limit_rate(&self.socket, rate)?;
             if begins && let Ok(window) = self.window.get_or_init(Window::open) {
-                // If the kernel refuses, its own window is limited by the rate.
+                // If the kernel refuses, the connection keeps the kernel's own window, which the
+                // rate limits.
                 let _ = window.attach(&self.socket);
             }
         }

@@ -9,12 +9,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Limit on the socket buffer that is requested, in bytes: 5 Gb/s over 500 ms, and half as much
-/// again. A larger request is reduced to it. Kernels grant no more than 1 GiB.
+/// Limit on the socket buffer that is requested, in bytes: one and a half times what 5 Gb/s over
+/// 500 ms needs. A larger request is reduced to this. Kernels grant no more than 1 GiB.
 pub const MAX_BUFFER: usize = 512 << 20;
 
-/// The kernel's `struct tcp_info`, as far as it is used here. Older kernels fill in less, and the
-/// rest stays zero.
+/// The part of the kernel's `struct tcp_info` that is used here. Fields that an older kernel does
+/// not fill in stay zero.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Raw {
@@ -78,25 +78,25 @@ const _: () = assert!(size_of::<Raw>() == 232, "as in linux/tcp.h");
 pub struct Path {
     /// Bytes of a full segment.
     pub mss: u32,
-    /// Smoothed round-trip time; zero before the first.
+    /// Smoothed round-trip time; zero before the first measurement.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub rtt_variation: Duration,
-    /// Minimum round-trip time of the last minutes; zero before the first.
+    /// Minimum round-trip time of the last minutes; zero before the first measurement.
     pub min_rtt: Duration,
     /// Congestion window in segments.
     pub cwnd: u32,
     /// Segments in flight, as far as the sender knows.
     pub unacked: u32,
-    /// Segments considered lost and not retransmitted yet.
+    /// Segments that are considered lost and have not been retransmitted yet.
     pub lost: u32,
     /// Bytes acknowledged.
     pub acked: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Segments that have reached the other end, in order or not.
+    /// Segments that have reached the other end, whether or not in order.
     pub delivered: u32,
-    /// Of those, segments with a congestion mark (ECN).
+    /// Those of the `delivered` segments that had a congestion mark (ECN).
     pub marked: u32,
     /// Bytes of payload sent, including retransmissions.
     pub sent: u64,
@@ -104,19 +104,19 @@ pub struct Path {
     pub retransmitted: u64,
     /// Bytes in the send buffer that wait for their first transmission.
     pub not_sent: u32,
-    /// The delivery rate measured last, in bytes a second.
+    /// The last measurement of the delivery rate, in bytes a second.
     pub delivery_rate: u64,
-    /// Whether that rate was limited by a lack of bytes to send rather than by the path.
+    /// Whether a lack of bytes to send limited that measurement, rather than the path.
     pub app_limited: bool,
-    /// The rate that the kernel sends at, in bytes a second.
+    /// The rate at which the kernel sends, in bytes a second.
     pub pacing_rate: u64,
     /// The other end's window in bytes; zero if the kernel does not report it (before 5.4).
     pub send_window: u32,
     /// Time for which the receiver's window limited the sender.
     pub window_limited: Duration,
-    /// Time for which the sender's own buffer limited it.
+    /// Time for which the sender's own buffer limited the sender.
     pub buffer_limited: Duration,
-    /// Round-trip time measured by the receiver; zero if unknown.
+    /// Round-trip time that the receiver measured; zero if unknown.
     pub receive_rtt: Duration,
     /// Segments that arrived out of order.
     pub out_of_order: u32,
@@ -158,8 +158,8 @@ impl Path {
     }
 }
 
-/// Limits the rate at which the kernel sends on this connection, in bytes a second; `None` removes
-/// the limit. Works without the `fq` queueing discipline.
+/// Limits the rate at which the kernel sends on this connection, in bytes a second. `None` removes
+/// the limit. The `fq` queueing discipline is not needed.
 ///
 /// # Errors
 /// The kernel does not support the option (`SO_MAX_PACING_RATE`) for this socket.
@@ -167,20 +167,22 @@ pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     sys::limit_pacing_rate(socket, rate.unwrap_or(u64::MAX))
 }
 
-/// A direction of a socket's buffers.
+/// One of the two buffers of a socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
-    /// Bytes received and not read. Must be set before connecting or listening, because the window
-    /// scale is negotiated when the connection is established.
+    /// The buffer of bytes that were received and not yet read. Set its size before you connect or
+    /// listen: the window scale is negotiated when the connection is established.
     Receive,
-    /// Bytes written and not acknowledged.
+    /// The buffer of bytes that were written and not yet acknowledged.
     Send,
 }
 
-/// Lets a socket's buffer grow to `bytes` (at most [`MAX_BUFFER`]), as far as the system allows:
-/// without limit with CAP_NET_ADMIN; otherwise to `net.core.rmem_max` or `wmem_max`, unless the
-/// kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may go further, which then stays in charge.
-/// Returns the bytes it may grow to.
+/// Lets a socket's buffer grow to `bytes`, reduced to [`MAX_BUFFER`]. Returns the number of bytes
+/// to which it may grow.
+///
+/// With CAP_NET_ADMIN there is no other limit. Without it, the limit is `net.core.rmem_max` or
+/// `wmem_max`. If the kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may grow the buffer
+/// further than that, the tuning stays in charge.
 /// # Errors
 /// The socket does not support the option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {
@@ -198,8 +200,8 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
     }
     let (core, tuned) = (last_number(core).unwrap_or(0), last_number(tcp).unwrap_or(0));
     let asked = bytes.min(core);
-    // The kernel doubles the requested size to account for its own structures; the limits of its
-    // tuning already include them.
+    // The kernel doubles the requested size, to have room for its own structures. The limits of its
+    // tuning already include that room.
     if 2 * asked <= tuned {
         return Ok(tuned / 2);
     }
@@ -217,14 +219,14 @@ fn last_number(name: &str) -> Option<usize> {
     text.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Limit of the bytes in the send buffer that wait for their first transmission: a few milliseconds
-/// of the fastest path. More is of no use, and takes from the TCP memory of the whole machine,
-/// which shrinks all windows when it runs low.
+/// Limit on the bytes in the send buffer that wait for their first transmission: a few milliseconds
+/// of the fastest path. More bytes do not help. They take TCP memory from the whole machine, and
+/// the kernel shrinks all windows when that memory runs low.
 pub const MAX_UNSENT: u32 = 16 << 20;
 
-/// Prepares a socket for sending at a high rate over a long path: a buffer that may grow to
-/// `buffer` bytes, as far as [`enlarge`] allows, of which at most `unsent` wait for their first
-/// transmission. Returns the bytes it may grow to.
+/// Prepares a socket for sending at a high rate over a long path. Its buffer may grow to `buffer`
+/// bytes, as far as [`enlarge`] allows. At most `unsent` of these bytes wait for their first
+/// transmission. Returns the number of bytes to which the buffer may grow.
 /// # Errors
 /// The socket is not TCP.
 pub fn prepare_sender(socket: impl AsFd, buffer: usize, unsent: u32) -> io::Result<usize> {
@@ -234,7 +236,7 @@ pub fn prepare_sender(socket: impl AsFd, buffer: usize, unsent: u32) -> io::Resu
 
 /// Selects the congestion control of a connection by name.
 /// # Errors
-/// The kernel has none of that name, or it is not available to everybody.
+/// The kernel has no congestion control of this name, or does not allow it to this process.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
 }

@@ -1,10 +1,10 @@
-//! What holds a path back.
+//! Settings that limit a path.
 
 use sprat_pace::doctor::{Goal, PathEnd, SETTINGS, examine};
 use std::path::Path;
 use std::time::Duration;
 
-/// Settings of a system, as files.
+/// Writes a system's settings as files.
 fn system(settings: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, value) in settings {
@@ -74,8 +74,8 @@ fn recommended_settings_are_enough() {
                 .map(|each| (each.name["net.".len()..].to_owned(), each.recommended.clone()))
                 .collect();
         }
-        // Windows end at a gigabyte: what needs more cannot be had with one connection, and is said
-        // again.
+        // Windows have a limit of a gigabyte. If a path needs more, no setting lets one connection
+        // fill it, and the findings are reported again.
         let most = goal.bandwidth_delay_product() <= 1 << 30;
         assert_eq!(settings.is_empty(), most, "{rate}: {settings:?}");
     }

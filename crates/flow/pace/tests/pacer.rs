@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longest that something may take that happens at once.
+/// Limit on the time for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -31,7 +31,7 @@ fn a_path_without_length_is_left_to_the_kernel() {
     let paced = pacer.add(&to, Pace::Auto).unwrap();
     to.write_all(&[7; 4096]).unwrap();
     from.read_exact(&mut [0; 4096]).unwrap();
-    until("the state is told", || paced.state().path.acked >= 4096);
+    until("the state is reported", || paced.state().path.acked >= 4096);
     assert_eq!((paced.state().rate, paced.state().mode), (None, None));
     assert_eq!(path::congestion_control(&to).unwrap(), before);
 }
@@ -45,11 +45,11 @@ fn a_limit_holds_and_arrivals_are_reported() {
     let reader =
         std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()).unwrap());
     to.write_all(&vec![7; 2_000_000]).unwrap();
-    until("what arrives is told", || paced.state().arrival_rate > 0);
+    until("the arrival rate is reported", || paced.state().arrival_rate > 0);
     assert_eq!(paced.state().rate, Some(4_000_000));
     drop(to);
-    // A connection may be closed while it is paced; the pacer keeps its socket until it is
-    // released.
+    // A connection may be closed while it is paced. The pacer keeps its socket until the handle is
+    // dropped.
     drop(paced);
     assert_eq!(reader.join().unwrap(), 2_000_000);
     assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
@@ -63,7 +63,7 @@ fn what_is_no_longer_wanted_is_let_go() {
     drop(to);
     assert!(Path::of(&from).is_ok());
     drop(paced);
-    // The other end hears of the end once the pacer has let go of the socket too.
+    // The other end sees the end of the connection once the pacer has also closed its socket.
     from.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(from.read(&mut [0]).unwrap(), 0);
 }
@@ -77,7 +77,7 @@ fn many_come_and_go() {
         to.write_all(b"x").unwrap();
         from.read_exact(&mut [0]).unwrap();
     }
-    until("all are looked at", || paced.iter().all(|paced| paced.state().path.sent > 0));
+    until("all connections are sampled", || paced.iter().all(|paced| paced.state().path.sent > 0));
     drop(paced);
     drop(pacer);
 }

@@ -1,5 +1,5 @@
-//! The controller on paths of every kind, without a network. What is asked of it here is what it
-//! promises; what real kernels make of it is measured by benchmarks.
+//! The controller on simulated paths of every kind, without a network. These tests check its
+//! properties; benchmarks measure them with real kernels.
 
 use crate::support;
 use proptest::prelude::*;
@@ -9,7 +9,8 @@ use support::{Control, World};
 
 const GBIT: f64 = 1e9 / 8.0;
 
-/// Rates, buffers, round trips, and a machine that is held up or not.
+/// Rates in bytes a second, buffers in bytes, round trips in seconds, and the stalls of the
+/// machine.
 fn paths() -> impl Iterator<Item = (f64, f64, f64, Option<(f64, f64)>)> {
     let shapes = [
         (2.0, 50e6, 0.2),
@@ -49,7 +50,8 @@ fn it_starts_fast_and_what_that_costs_is_bounded() {
     for (capacity, buffer, rtt, hiccup) in paths() {
         let mut world = World::new(capacity, buffer, rtt, vec![Control::weir()]);
         world.hiccup = hiccup;
-        // About three times as fast in each round trip, from 64 KiB; and some to see where it ends.
+        // The rate triples in each round trip, from 64 KiB; five more round trips show where it
+        // ends.
         let rounds = (capacity * rtt / 65_536.0).log(3.0) + 5.0;
         let early = world.run(rounds * rtt)[0];
         let last = world.run(2.0 * rtt)[0] / (2.0 * rtt * capacity);

@@ -1,4 +1,4 @@
-//! The window that follows the rate, in this machine's kernel.
+//! The window that follows the rate, in the kernel of this machine.
 
 use sprat_pace::path::{self, Buffer, Path};
 use sprat_pace::window::btf::Types;
@@ -7,7 +7,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The window, or a line in the list of what could not be tested, and why.
+/// Returns the window. If this machine cannot have one, records the reason in the list of skipped
+/// tests.
 fn window() -> Option<Window> {
     match Window::open() {
         Ok(window) => Some(window),
@@ -35,7 +36,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (to, listener.accept().unwrap().0)
 }
 
-/// Reads until the end; gives how many bytes there were.
+/// Reads until the end of the stream, and returns the number of bytes.
 fn sink(mut from: TcpStream) -> std::thread::JoinHandle<usize> {
     std::thread::spawn(move || {
         let mut buffer = vec![0; 1 << 16];
@@ -66,7 +67,7 @@ fn a_connection_keeps_the_rate_it_is_given() {
     assert_eq!(told.pacing_rate, 20_000_000);
     drop(to);
     assert_eq!(reader.join().unwrap(), 4 << 20);
-    // Faster than this it may not be; how much slower is for the machine to say.
+    // The transfer must not be faster than the rate. How much slower it is depends on the machine.
     assert!(start.elapsed() > Duration::from_millis(180), "{:?}", start.elapsed());
 }
 
@@ -94,8 +95,8 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
     path::limit_rate(&to, Some(1_000_000)).unwrap();
     window.attach(&to).unwrap();
     let reader = sink(from);
-    // Segments a second. Of 100 GB/s a fifth is many segments, even in a loopback's round trip of
-    // 20 us: windows are whole ones.
+    // Returns segments a second. A fifth of 100 GB/s is many segments, even in a loopback's round
+    // trip of 20 us. That matters because windows are whole segments.
     let mut window = |rate: u64| {
         path::limit_rate(&to, Some(rate)).unwrap();
         to.write_all(&vec![1; 4 << 20]).unwrap();
@@ -105,8 +106,8 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
         let path = Path::of(&to).unwrap();
         f64::from(path.cwnd - 32) / path.rtt.as_secs_f64()
     };
-    // The window was set by the round-trip time before the last acknowledgement, which is mostly
-    // close to the reported one.
+    // The window was computed with the round-trip time before the last acknowledgement, which is
+    // mostly close to the reported one.
     let mut ratios: Vec<_> =
         (0..15).map(|_| window(100_000_000_000) / window(100_000_000_000 | KNOCK_BIT)).collect();
     ratios.sort_by(f64::total_cmp);
@@ -140,8 +141,8 @@ fn buffers_grow_as_far_as_they_may() {
     let got = path::enlarge(&to, Buffer::Send, 64 << 20).unwrap();
     assert!(got > 0 && got <= 64 << 20, "{got}");
     path::prepare_sender(&to, path::MAX_BUFFER, path::MAX_UNSENT).unwrap();
-    // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is
-    // allowed to wait.
+    // The peer does not read. The buffer of 512 MB accepts what the peer's buffer holds, and a
+    // little more than may wait for its first transmission.
     to.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let content = vec![1; 1 << 20];
     let mut written = 0;

@@ -16,8 +16,8 @@ use sprat_chance::xorshift;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CaseKind {
     /// Programs whose errors are bounded ([`Case::tolerances`]): divisors and radicands stay away
-    /// from 0, values within limits, and only exact values are compared. All engines agree about
-    /// `And`, `Or`, `ArgMin` and `ArgMax`.
+    /// from 0, values stay within limits, and only exact values are compared. All engines give the
+    /// same `And`, `Or`, `ArgMin` and `ArgMax`.
     Tame,
     /// Programs of any operations on any numbers, including infinities, signed zeros and NaN.
     Wild,
@@ -28,16 +28,17 @@ pub enum CaseKind {
 pub struct Case {
     /// The program, not contracted.
     pub program: Program,
-    /// For each result, how far two computations of one contribution may differ. A minimum or
-    /// maximum differs by no more; a sum by this times its number of terms, and by the rounding of
-    /// the summation. Infinite for [`CaseKind::Wild`].
+    /// For each result, how far two computations of one contribution may differ. Two computations
+    /// of a minimum or maximum differ by at most this tolerance. Two computations of a sum differ
+    /// by at most the tolerance times the number of terms, plus the rounding of the summation.
+    /// Infinite for [`CaseKind::Wild`].
     pub tolerances: Vec<f64>,
     i: Vec<Stored>,
     j: Vec<Stored>,
     constants: Vec<Option<f64>>,
 }
 
-/// A variable of all particles. One of type `F32` may be stored in either type.
+/// A variable of all particles. A variable of type `F32` may be stored in either type.
 #[derive(Clone, Debug)]
 enum Stored {
     F32(Vec<f32>),
@@ -66,7 +67,8 @@ impl Stored {
     }
 }
 
-/// An operation, with its operands by how far back they are.
+/// An operation, its operands, and an extra number. An operand is given by how many values back it
+/// is.
 type Step = (u8, [u16; 3], i8);
 
 /// Generates programs whose variables have these types, with fewer than `ni` and `nj` particles.
@@ -130,7 +132,7 @@ impl Maker {
         Self { kind, builder, numbers, bools: Vec::new(), tolerances: Vec::new() }
     }
 
-    /// Returns the number this far back, of a certain type if one is given.
+    /// Returns the number that is `back` values back, among those of type `of` if one is given.
     fn number(&self, back: u16, of: Option<Type>) -> (Value, Bounds) {
         let fits =
             |(value, _): &&(Value, Bounds)| of.is_none_or(|of| self.builder.type_of(*value) == of);
@@ -158,7 +160,8 @@ impl Maker {
             11 => (unary(Unary::Abs), Some(x.abs())),
             12 => (unary(Unary::Sqrt), x.sqrt(of)),
             13 => {
-                // Some exceed all digits, which means as accurate as the type.
+                // Some values of `bits` exceed the type's digits. They mean: as accurate as the
+                // type.
                 let bits = 10 + extra.unsigned_abs() * 2;
                 (unary(Unary::Rsqrt { bits }), x.rsqrt(bits, of))
             }
@@ -185,7 +188,7 @@ impl Maker {
         self.numbers.push((value, bounds));
     }
 
-    /// Adds a comparison of numbers, or a logical operation on comparisons.
+    /// Adds a comparison of numbers, or a logical operation on bools.
     fn compare(&mut self, third: u16, extra: i8, (a, x): (Value, Bounds), (b, y): (Value, Bounds)) {
         let exact = x.is_exact() && y.is_exact() || self.kind == CaseKind::Wild;
         let what = [Compare::Lt, Compare::Le, Compare::Eq, Compare::Ne]

@@ -8,9 +8,9 @@ use crate::scalar;
 use crate::simplify::{Form, Known};
 use std::collections::HashMap;
 
-/// Builds a [`Program`] value by value. Equal values are kept once, values of known operands are
-/// computed, and a value with a simpler form that is equal for all inputs gets that form. The
-/// caller is responsible for correct types, which are asserted.
+/// Builds a [`Program`] value by value. Equal values are kept once. Values whose operands are known
+/// are computed, and a value gets a simpler form if one is equal for all inputs. The caller must
+/// add nodes of correct types, which the builder asserts.
 #[derive(Debug)]
 pub struct Builder {
     program: Program,
@@ -26,7 +26,7 @@ impl Builder {
         Self { program, known: HashMap::new() }
     }
 
-    /// Sets how many floating-point operations a pair counts by convention ([`Program::flops`]).
+    /// Sets how many floating-point operations one pair counts by convention ([`Program::flops`]).
     pub fn flops(&mut self, flops: Option<u32>) {
         self.program.flops = flops;
     }
@@ -37,8 +37,8 @@ impl Builder {
         self.program.type_of(value)
     }
 
-    /// Adds a node, and returns its value. Its type follows from its operands (`Convert` gives the
-    /// other one). Use [`Builder::number`] for numbers.
+    /// Adds a node, and returns its value. The value's type follows from its operands; `Convert`
+    /// gives the other number type. Use [`Builder::number`] for numbers.
     ///
     /// # Panics
     /// If operands do not have the types that the node requires, or there would be more than
@@ -190,7 +190,7 @@ struct Order<'p> {
 }
 
 impl Order<'_> {
-    /// Keeps a value. Its operands are kept already, or are variables and numbers.
+    /// Keeps a value. Its operands are either kept already, or variables and numbers.
     fn keep(&mut self, index: usize) -> Value {
         if let Some(place) = self.places[index] {
             return place;

@@ -58,7 +58,7 @@ impl Function {
         Self::F64,
     ];
 
-    /// The number of arguments of the function that takes most.
+    /// The largest number of arguments that any function takes.
     pub(crate) const MOST_ARGUMENTS: usize = 3;
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -80,7 +80,7 @@ impl Function {
         }
     }
 
-    /// Returns the error of a wrong number of arguments.
+    /// Returns the error for a wrong number of arguments.
     pub(crate) fn arguments(self, found: usize) -> Problem {
         let takes = match self {
             Self::Rsqrt | Self::Powm32 => "a number, and perhaps a relative error",
@@ -223,7 +223,7 @@ impl Checker {
         self.unary(Unary::Rsqrt { bits }, a, span)
     }
 
-    /// Adds the power of -1.5, by the reciprocal square root.
+    /// Adds the power -1.5 of a term, computed by the reciprocal square root.
     fn powm32(&mut self, a: Term, tolerance: Option<Term>, span: Span) -> Checked<Term> {
         let root = self.rsqrt(a, tolerance, span)?;
         let square = self.arithmetic(Binary::Mul, root, root)?;
@@ -252,8 +252,8 @@ impl Checker {
         self.value(Node::Unary(Unary::Convert, value), span)
     }
 
-    /// Returns the common type of these terms: the widest type of a value, or the default precision
-    /// if all are literals.
+    /// Returns the common type of these terms: the widest type among the values, or the default
+    /// precision if all are literals.
     pub(crate) fn join(&self, terms: &[Term]) -> Checked<Type> {
         let mut joined = None;
         for term in terms {
@@ -318,7 +318,7 @@ impl Checker {
         Ok(self.builder.value(node))
     }
 
-    /// Checks that there is room for two more values, the most that a node needs.
+    /// Checks that there is room for two more values, since a node needs at most two.
     fn room(&self, span: Span) -> Checked<()> {
         if self.builder.len() + 2 <= MAX_NODES {
             Ok(())
@@ -328,7 +328,7 @@ impl Checker {
     }
 }
 
-/// Returns the fewest bits whose error is within a tolerance.
+/// Returns the fewest bits of accuracy whose error is within a tolerance.
 fn bits(tolerance: Term) -> Checked<u8> {
     let Operand::Literal(error) = tolerance.what else {
         return Err(Fault::new(tolerance.span, Problem::Tolerance));

@@ -1,14 +1,14 @@
-//! Fuses products with sums, which are then rounded once.
+//! Fuses a product with the sum that uses it, so that the two are rounded once.
 
 use crate::build::Builder;
 use crate::program::{Binary, Node, Program, Unary, Value};
 
 impl Program {
-    /// Returns the program with each product that only one sum or difference uses fused with it
-    /// into one operation ([`Node::Fma`]), rounded once. If both sides are such products, the right
-    /// one is fused. A product that is a result's contribution is kept: it can be fused with the
-    /// result's sum. `a * b - c` is fused only if the negation of `c` is computed less often than
-    /// the operation itself.
+    /// Returns the program with products and sums fused: a product that only one sum or difference
+    /// uses becomes one operation with it ([`Node::Fma`]), rounded once. If both operands are such
+    /// products, the right one is fused. A product that is a result's contribution is kept, because
+    /// an engine can fuse it with the result's sum. `a * b - c` is fused only if the negation of
+    /// `c` is computed less often than the difference itself.
     #[must_use]
     pub fn contracted(&self) -> Self {
         let mut uses = vec![0_u32; self.nodes.len()];
@@ -20,7 +20,7 @@ impl Program {
             Node::Binary(Binary::Mul, a, b) if uses[value.index()] == 1 => Some((value, a, b)),
             _ => None,
         };
-        // For each sum its product, the other operand, and their signs.
+        // For each sum: its product, the other operand, and the signs.
         let fused: Vec<Option<Fused>> = self
             .nodes
             .iter()

@@ -60,8 +60,8 @@ impl Counts {
 }
 
 impl Program {
-    /// Counts the operations of a scope. [`Scope::Pair`] includes the reductions, which are done
-    /// for each pair whatever the scope of their contribution.
+    /// Counts the operations of a scope. [`Scope::Pair`] includes the reductions: each pair does
+    /// them, even if the contribution has another scope.
     #[must_use]
     pub fn counts(&self, scope: Scope) -> Counts {
         let reductions = if scope == Scope::Pair { self.results().len() } else { 0 };

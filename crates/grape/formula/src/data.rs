@@ -15,8 +15,8 @@ pub enum Data<'a> {
 }
 
 /// A variable of all particles: every `stride`-th number of a slice, beginning with the first. A
-/// variable of type [`Type::F32`] may be given in `f64`, and is rounded; one of type [`Type::F64`]
-/// may be given in `f32`.
+/// variable of type [`Type::F32`] may be given in `f64`, and is then rounded. A variable of type
+/// [`Type::F64`] may be given in `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
     data: Data<'a>,
@@ -173,7 +173,7 @@ pub enum DataError {
         kind: &'static str,
         /// The variable.
         name: String,
-        /// Its number of particles.
+        /// The number of particles of this variable.
         len: usize,
         /// The first variable of this kind.
         first: String,
@@ -183,7 +183,7 @@ pub enum DataError {
     /// A constant has no value.
     #[error("constant {name} was not given, and has no default in the kernel")]
     Missing {
-        /// Its name.
+        /// Name of the constant.
         name: String,
     },
     /// A constant would become infinite, or 0, in its type.
@@ -191,27 +191,27 @@ pub enum DataError {
         "constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value"
     )]
     Beyond {
-        /// Its name.
+        /// Name of the constant.
         name: String,
         /// The given value, as text.
         value: String,
-        /// Its value in `f32`: "infinity" or "0".
+        /// The constant's value in `f32`: "infinity" or "0".
         narrow: &'static str,
     },
-    /// There are too many particles for indices.
+    /// There are more particles of one kind than [`MAX_PARTICLES`].
     #[error("{count} {kind} particles: {limit} is the limit")]
     TooMany {
         /// `i` or `j`.
         kind: &'static str,
-        /// Their number.
+        /// The number of particles that were given.
         count: usize,
         /// The limit.
         limit: usize,
     },
 }
 
-/// Limit on the particles of one kind, which a back end counts in 32 bits. Inputs of more are
-/// rejected.
+/// Limit on the particles of each kind: back ends count them in 32 bits. [`Inputs::new`] rejects
+/// more.
 pub const MAX_PARTICLES: usize = i32::MAX as usize;
 
 /// The inputs of a kernel, checked against its program.
@@ -226,8 +226,8 @@ pub struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// Checks columns and constants, which are in the program's order. `None` for a constant means
-    /// its default. A kernel without i variables runs for one i, and one without j variables over
-    /// one j.
+    /// its default. A kernel without i variables runs for one i, and a kernel without j variables
+    /// runs over one j.
     ///
     /// # Errors
     /// [`DataError`] if the number of columns or constants differs from the program's, columns of
@@ -314,7 +314,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Returns what becomes of a number that its type cannot represent even approximately.
+/// Returns "infinity" or "0" if a finite number that is not 0 becomes this in its type.
 fn lost(value: f64, of: Type) -> Option<&'static str> {
     let narrow = scalar::round(value, of);
     if value.is_finite() && narrow.is_infinite() {

@@ -7,7 +7,8 @@ use crate::span::Span;
 use std::fmt;
 use thiserror::Error;
 
-/// Limit on the characters of a line that are shown. Of a longer line, those around the error are.
+/// Limit on the characters of a line that are shown. If the error is further right, the part around
+/// the error is shown.
 const SHOWN: usize = 100;
 
 /// An error in a kernel's text. Displayed, it shows the line with a mark below the error.
@@ -138,7 +139,7 @@ pub enum Problem {
     Flops,
 }
 
-/// An error at a span of the text, whose line has not been determined yet.
+/// An error at a span of the text, before its line is determined.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) span: Span,

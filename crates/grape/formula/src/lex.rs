@@ -92,8 +92,8 @@ pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
     Ok(words)
 }
 
-/// Returns the length of a number at the beginning of `text`, including letters that make it
-/// malformed, so that an error message can quote the complete word.
+/// Returns the length of a number at the beginning of `text`. It includes letters that make the
+/// number malformed, so that an error message can quote the complete word.
 fn number(text: &str) -> usize {
     let mut before = ' ';
     let goes_on = |c: char| {

@@ -1,8 +1,9 @@
 //! The language of kernels of particle interactions. For each of many particles *i* (held), a
-//! kernel iterates over all particles *j* (broadcast), computes something of the pair, and reduces
-//! it to a few results for each i. [`Kernel::parse`] reads a kernel's text; a [`Program`] is its
-//! meaning, typed and in static single assignment form, which back ends compile; [`reference()`]
-//! computes it slowly in `f64`, as the standard for the back ends' tests.
+//! kernel iterates over all particles *j* (broadcast), computes contributions from each pair, and
+//! reduces them to a few results for each i. [`Kernel::parse`] reads a kernel's text and gives a
+//! [`Program`]: the kernel's meaning, typed and in static single assignment form, which back ends
+//! compile. [`reference()`] computes a program slowly in `f64`, as the standard for the back ends'
+//! tests.
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;

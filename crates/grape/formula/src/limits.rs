@@ -10,10 +10,10 @@ pub const MAX_STATEMENTS: usize = 8192;
 /// Limit on the characters of a name. A longer name is a syntax error.
 pub const MAX_NAME: usize = 64;
 
-/// The deepest nesting of expressions.
+/// Limit on the nesting of expressions. A deeper nesting is a syntax error.
 pub const MAX_NESTING: usize = 64;
 
-/// The largest count of operations that `FLOPS` may state.
+/// Limit on the count of operations that `FLOPS` may state. A larger one is a syntax error.
 pub const MAX_FLOPS: u32 = 1_000_000;
 
 /// Limit on the values of a program: far more than people write, but few enough for any back end's

@@ -16,7 +16,7 @@ pub(crate) enum NameKind {
 }
 
 impl NameKind {
-    /// Returns the keyword that declares it.
+    /// Returns the keyword that declares a name of this kind.
     pub(crate) fn keyword(self) -> &'static str {
         match self {
             Self::I(_) => "VARI",
@@ -55,8 +55,8 @@ impl<'t> Names<'t> {
         Ok(())
     }
 
-    /// Returns the kind of a name that an expression reads, and marks the name as used. A result is
-    /// an error, since expressions cannot read one.
+    /// Returns the kind of a name that an expression reads, and marks the name as used. The name of
+    /// a result is an error, since expressions cannot read results.
     pub(crate) fn used(&mut self, name: &str) -> Result<NameKind, Problem> {
         let Some(entry) = self.known.get_mut(name) else { return Err(self.unknown(name)) };
         entry.used = true;

@@ -6,7 +6,7 @@ use crate::span::Span;
 /// The value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operand {
-    /// A literal, or a number computed from literals, which takes the type of the other operand.
+    /// A literal, or a number computed from literals. It takes the type of the other operand.
     Literal(f64),
     /// One of two literals, chosen by a bool.
     Choice(Value, f64, f64),

@@ -1,5 +1,5 @@
 //! Parses the kernel language. Statements and expressions become values as they are read
-//! ([`crate::check`]); since declarations come first, only names must be remembered.
+//! ([`crate::check`]). Since declarations come first, the parser has to remember only names.
 
 use crate::check::{Checker, Function, Precision};
 use crate::error::{Fault, Problem, SyntaxError, closest, place};
@@ -14,7 +14,7 @@ use crate::span::Span;
 /// A kernel that was read from text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    /// Its program.
+    /// The kernel's program.
     pub program: Program,
     /// Names that are declared but not used, perhaps because of a typing error, in the order of the
     /// text.
@@ -26,14 +26,15 @@ pub struct Kernel {
 pub struct UnusedName {
     /// The name.
     pub name: String,
-    /// Its line, from 1.
+    /// Line of the name's declaration, from 1.
     pub line: usize,
-    /// Its column in the line, from 1.
+    /// Column of the name in the line, from 1.
     pub column: usize,
 }
 
 impl Kernel {
-    /// Parses a kernel. Variables and results without a type get this precision.
+    /// Parses a kernel. `precision` is the type of variables and results that do not state their
+    /// own.
     ///
     /// # Errors
     /// [`SyntaxError`] if the text is not a valid kernel; it describes the first error, with its
@@ -275,8 +276,8 @@ impl<'t> Parser<'t> {
         Some(way)
     }
 
-    /// Parses an expression. Precedence from the loosest: `or`, `and`, `not`, comparisons, sums,
-    /// products, signs.
+    /// Parses an expression. From the lowest precedence to the highest: `or`, `and`, `not`,
+    /// comparisons, sums, products, signs.
     fn expression(&mut self, checker: &mut Checker) -> Parsed<Term> {
         let mut left = self.conjunction(checker)?;
         while self.word("or") {
@@ -315,7 +316,7 @@ impl<'t> Parser<'t> {
         checker.compare(what, left, right, swapped)
     }
 
-    /// Parses a comparison operator. Returns it, and whether its sides are exchanged.
+    /// Parses a comparison operator. Returns the operator, and whether its sides are exchanged.
     fn compare(&mut self) -> Option<(Compare, bool)> {
         let Token::Symbol(symbol) = self.token() else { return None };
         let found = match symbol {
@@ -434,7 +435,7 @@ impl<'t> Parser<'t> {
         Ok(arguments)
     }
 
-    /// Parses something nested, and checks the depth.
+    /// Parses a nested expression, and checks the depth.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_NESTING {
             return Err(Fault::new(self.span(), Problem::Nesting));
@@ -478,7 +479,7 @@ impl<'t> Parser<'t> {
         Ok((name, span))
     }
 
-    /// Parses a keyword, with or without the slash that GRAPE-DR's compiler had before it.
+    /// Parses a keyword, with or without the slash that GRAPE-DR's compiler required before it.
     fn keyword(&mut self) -> Option<&'static str> {
         let slash = usize::from(self.token() == Token::Symbol("/"));
         let Some((Token::Name(name), _)) = self.words.get(self.at + slash) else { return None };

@@ -6,9 +6,9 @@ use crate::scalar;
 use crate::simplify::digits;
 use std::fmt;
 
-/// Prints a kernel that parses to this program. The exception is [`Node::Fma`], which only
-/// [`Program::contracted`] makes and the language does not have: `fma(a, b, c)` is `a * b + c`, and
-/// `fnma(a, b, c)` is `c - a * b`.
+/// Prints a kernel that parses to this program, except for [`Node::Fma`]: only
+/// [`Program::contracted`] makes this node, and the language does not have it. `fma(a, b, c)` is
+/// `a * b + c`, and `fnma(a, b, c)` is `c - a * b`.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types = |fields: &[Field]| {
@@ -54,7 +54,7 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// Returns a prefix for names of values that no name of the program begins with.
+    /// Returns a prefix for names of values; no name in the program begins with it.
     fn prefix(&self) -> String {
         let fields = self.i.iter().chain(&self.j).map(|field| &field.name);
         let constants = self.constants.iter().map(|constant| &constant.name);
@@ -90,7 +90,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Returns a value as an operand that gets no type from another one.
+    /// Returns a value as an operand that cannot take its type from another operand.
     fn alone(&self, value: Value) -> String {
         let name = self.name(value);
         match self.program.node(value) {
@@ -167,7 +167,7 @@ impl Listing<'_> {
     }
 }
 
-/// Prints declarations, with consecutive names of one type in a single one.
+/// Prints declarations. Consecutive names of one type share a declaration.
 fn declare(
     f: &mut fmt::Formatter<'_>,
     keyword: &str,
@@ -200,8 +200,8 @@ fn number_text(number: f64) -> String {
     }
 }
 
-/// Formats an `f32` number with as few digits as distinguish it from other `f32` numbers, if
-/// parsing it by way of `f64` gives the same number.
+/// Formats an `f32` number with as few digits as distinguish it from other `f32` numbers, if those
+/// digits give the same number when they are parsed as `f64` and rounded.
 fn short_text(number: f64) -> String {
     let short = format!("{:?}", scalar::narrow(number));
     let read = short.parse::<f64>().map(scalar::narrow);

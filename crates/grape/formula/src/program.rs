@@ -33,14 +33,15 @@ pub enum Unary {
     Abs,
     /// The square root, correctly rounded.
     Sqrt,
-    /// The reciprocal square root, with a relative error of at most 2 to the power of minus `bits`,
-    /// or 2 units in the last place if that is more. It is infinity with the sign of a zero, 0 for
-    /// infinity, and NaN for negative numbers.
+    /// The reciprocal square root, with a relative error of at most `2^-bits`, or 2 units in the
+    /// last place if that is more. For a zero it is infinity with the zero's sign; for infinity it
+    /// is 0, and for negative numbers NaN.
     Rsqrt {
         /// The accuracy: at most the type's digits, 24 or 53.
         bits: u8,
     },
-    /// The exponential, within 2 units in the last place; infinity or 0 beyond the range.
+    /// The exponential, within 2 units in the last place. It is infinity or 0 if the exact result
+    /// exceeds the type's range.
     Exp,
     /// Negation of a bool.
     Not,
@@ -59,7 +60,7 @@ pub enum Binary {
     Mul,
     /// Quotient, correctly rounded.
     Div,
-    /// `if a < b { a } else { b }`, which is what processors do, also for NaN.
+    /// `if a < b { a } else { b }`, as processors compute it, also for NaN.
     Min,
     /// `if a > b { a } else { b }`.
     Max,
@@ -69,8 +70,8 @@ pub enum Binary {
     Or,
 }
 
-/// A comparison of two numbers of the same type. With NaN it is false, except `Ne`. `a > b` is `b <
-/// a`.
+/// A comparison of two numbers of the same type. With NaN it is false, except `Ne`, which is true.
+/// `a > b` is written `b < a`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Compare {
     /// Less.
@@ -92,8 +93,7 @@ pub enum Node {
     J(u8),
     /// A number that is the same for all pairs, by its index in [`Program::constants`].
     Constant(u8),
-    /// A literal: the bits of an `f64`, which is exactly representable in `F32` if that is its
-    /// type.
+    /// A literal: the bits of an `f64`. A literal of type `F32` is exactly representable in `F32`.
     Number(u64),
     /// An operation on one value.
     Unary(Unary, Value),
@@ -119,8 +119,8 @@ pub enum Node {
 /// How the contributions of all j are reduced to a result, in an unspecified order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// Their sum; 0 without contributions. Sums of `F32` are computed in `F32` for about a thousand
-    /// contributions at a time, which are then added in `F64`.
+    /// The sum of the contributions; 0 without contributions. Sums of `F32` are computed in `F32`
+    /// for about a thousand contributions at a time, which are then added in `F64`.
     Sum,
     /// The minimum; infinity without contributions. NaN is skipped.
     Min,
@@ -138,11 +138,11 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// Returns whether a number replaces the best so far. Equal numbers come later, and NaN is
-    /// skipped, so neither does.
+    /// Returns whether a number replaces the best one so far. An equal number does not, because the
+    /// first one counts; NaN does not, because it is skipped.
     ///
     /// # Panics
-    /// If the reduction has no best number.
+    /// If the reduction is `Sum`, `And` or `Or`, which have no best number.
     #[inline]
     #[must_use]
     pub fn prefers(self, number: f64, best: f64) -> bool {
@@ -157,36 +157,36 @@ impl Reduction {
 /// A variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its type, which is never `Bool`.
+    /// The variable's type, which is never `Bool`.
     pub of: Type,
 }
 
 /// A number that is the same for all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
-    /// Its name.
+    /// The constant's name.
     pub name: String,
-    /// Its type, which is never `Bool`.
+    /// The constant's type, which is never `Bool`.
     pub of: Type,
-    /// The default.
+    /// The value that is used if a run gives none. `None` if a run must give one.
     pub default: Option<f64>,
 }
 
 /// A result for each i.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ResultField {
-    /// Its name.
+    /// The result's name.
     pub name: String,
     /// How contributions are reduced.
     pub reduction: Reduction,
-    /// The contribution of each pair: of type `Bool` for `And` and `Or`, a number otherwise. Its
-    /// type is also the result's, except that `ArgMin` and `ArgMax` give an index.
+    /// The contribution of each pair: of type `Bool` for `And` and `Or`, otherwise a number. The
+    /// result has the contribution's type, except that `ArgMin` and `ArgMax` give an index.
     pub contribution: Value,
 }
 
-/// Which particles a value depends on, and so how often it is computed.
+/// Which particles a value depends on, and therefore how often it is computed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
     /// On neither: once per run.
@@ -242,7 +242,8 @@ impl Program {
     }
 
     /// Returns the program with additional results after its own: for each `ArgMin` and `ArgMax`,
-    /// in order, the extreme itself. They allow to reduce results of parts of j.
+    /// in order, the minimum or maximum itself. With them, an engine can combine the results of
+    /// parts of j.
     #[must_use]
     pub fn with_extremes(&self) -> Self {
         let extremes = self.results.iter().filter_map(|result| {
@@ -264,8 +265,8 @@ impl Program {
         &self.results
     }
 
-    /// Returns how many floating-point operations a pair counts by convention, if the kernel says
-    /// so. [`Program::counts`] has the actual number.
+    /// Returns how many floating-point operations one pair counts by convention, if the kernel
+    /// states it. [`Program::counts`] gives the actual number.
     #[must_use]
     pub fn flops(&self) -> Option<u32> {
         self.flops

@@ -3,7 +3,7 @@
 /// A kernel that comes with this crate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ready {
-    /// Its name.
+    /// The kernel's name.
     pub name: &'static str,
     /// A description in one line.
     pub about: &'static str,

@@ -21,8 +21,8 @@ pub enum Arithmetic {
 pub struct ReferenceOutput {
     /// The results, in the program's order.
     pub outputs: Vec<Output>,
-    /// For each result that is a sum, and each i, the sum of the contributions' magnitudes: errors
-    /// are to be seen relative to it, since the sum itself can cancel. Empty for other results.
+    /// For each result that is a sum, and each i: the sum of the contributions' magnitudes. Judge
+    /// errors relative to it, since the contributions can cancel. Empty for other results.
     pub magnitudes: Vec<Vec<f64>>,
 }
 

@@ -1,4 +1,4 @@
-//! The results of a kernel. How a result is reduced follows from its statements.
+//! The results of a kernel. A result's statements determine how it is reduced.
 
 use crate::build::Builder;
 use crate::check::Checker;
@@ -33,8 +33,8 @@ struct Entry {
     so_far: Option<SoFar>,
 }
 
-/// What is known of a result: its first operator and position, and the contribution of all its
-/// statements together.
+/// What the statements so far say of a result: the first operator and its position, and the
+/// contributions of all statements combined.
 #[derive(Clone, Copy, Debug)]
 struct SoFar {
     operator: ReduceOperator,
@@ -156,7 +156,7 @@ fn both(
     if !matches!(reduction, Reduction::Min | Reduction::Max) {
         return Ok(both);
     }
-    // If the second is NaN, it is skipped.
+    // If the second contribution is NaN, it is skipped.
     let number = checker.emit(Node::Compare(Compare::Eq, b, b), span)?;
     checker.emit(Node::Select(number, both, a), span)
 }

@@ -16,8 +16,9 @@ pub(crate) fn unary(what: Unary, a: f64) -> f64 {
     }
 }
 
-/// Computes an operation on two numbers. Rounded to `f32`, sums, products and quotients (and roots)
-/// of `f32` numbers are what `f32` arithmetic gives, since `f64` has more than twice the digits.
+/// Computes an operation on two numbers. For `f32` operands, the `f64` result rounded to `f32` is
+/// what `f32` arithmetic gives, since `f64` has more than twice the digits. This is true of sums,
+/// products, quotients and square roots.
 pub(crate) fn binary(what: Binary, a: f64, b: f64) -> f64 {
     match what {
         Binary::Add => a + b,

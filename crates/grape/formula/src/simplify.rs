@@ -20,8 +20,9 @@ pub(crate) enum Form {
 pub(crate) struct Known<'p>(pub(crate) &'p [(Node, Type)]);
 
 impl Known<'_> {
-    /// Returns a simpler form of a node of this type, if there is one. It depends on operands only,
-    /// never on users, so a node without a simpler form will never get one.
+    /// Returns a simpler form of a node of this type, if there is one. The form depends on the
+    /// node's operands only, never on its users, so a node that has no simpler form now will never
+    /// get one.
     pub(crate) fn simpler(&self, node: Node, of: Type) -> Option<Form> {
         match node {
             Node::Unary(what, a) => self.unary(what, a, of),
@@ -113,7 +114,7 @@ impl Known<'_> {
             },
             Binary::Min | Binary::Max | Binary::And | Binary::Or if a == b => Some(Form::Value(a)),
             Binary::And | Binary::Or => {
-                // If one operand is known, the result is that one or the other.
+                // If one operand is known, the result is either the known operand or the other one.
                 let absorbs = what == Binary::Or;
                 match (self.bool(a), self.bool(b)) {
                     (Some(holds), _) => Some(Form::Value(if holds == absorbs { a } else { b })),

@@ -1,4 +1,4 @@
-//! Checks that random programs keep their promises to tests that use them.
+//! Checks that random programs have the properties that the tests of engines rely on.
 #![cfg(feature = "arbitrary")]
 
 use proptest::prelude::*;
@@ -91,8 +91,8 @@ proptest! {
     }
 }
 
-/// Checks that the random programs contain each operation and reduction, and that tolerances are
-/// not so wide that anything would pass.
+/// Checks that the random programs contain each operation and reduction, and that the tolerances
+/// are tight enough to find errors.
 #[test]
 fn tame_programs_contain_every_operation() {
     use proptest::strategy::ValueTree;

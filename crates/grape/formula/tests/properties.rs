@@ -1,10 +1,11 @@
-//! Random expressions: the reference gives for their text what an independent evaluator gives for
-//! their tree, listings parse to the same program, and contracted programs agree within rounding.
+//! Tests with random expressions. The reference computes from an expression's text what an
+//! independent evaluator computes from its tree. Listings parse to the same program. Contracted
+//! programs agree with the originals within rounding.
 
 use proptest::prelude::*;
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, Program, reference};
 
-/// An expression, which gives its text, and its value for given variables.
+/// An expression. It gives its text, and its value for given variables.
 #[derive(Clone, Debug)]
 enum Tree {
     Number(f64),

@@ -1,4 +1,5 @@
-//! Reads and writes arrays in NumPy's files: a row per particle, a column per variable.
+//! Reads and writes arrays in NumPy's files, with a row for each particle and a column for each
+//! variable.
 
 use crate::divided::low_word;
 use crate::error::Error;
@@ -9,11 +10,11 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
-/// Limit on the elements of an array. A file with more is rejected.
+/// Limit on the elements of an array. A file with more elements is rejected.
 pub const MAX_NUMBERS: u64 = 1 << 32;
 
-/// An array read from a file, in `float32` or `float64`. [`Array::columns`] gives its columns as
-/// inputs of a kernel, without copying.
+/// An array that was read from a file, with elements of `float32` or `float64`. [`Array::columns`]
+/// returns its columns as inputs of a kernel, without copying.
 #[derive(Clone, Debug)]
 pub struct Array {
     numbers: Numbers,
@@ -30,13 +31,13 @@ enum Numbers {
 }
 
 impl Array {
-    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, with one dimension (a single
-    /// column) or two.
+    /// Reads a file that `numpy.save` wrote. Its elements must be `float32` or `float64`. With one
+    /// dimension it is a single column; otherwise it must have two dimensions.
     ///
     /// # Errors
-    /// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not a NumPy array,
-    /// is too short, has neither one dimension nor two, has more than [`MAX_NUMBERS`] elements, or
-    /// has elements of another type.
+    /// - [`Error::File`] if the file cannot be opened.
+    /// - [`Error::Array`] if the file is not a NumPy array, is too short, has neither one dimension
+    ///   nor two, has more than [`MAX_NUMBERS`] elements, or has elements of another type.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = |error| Error::File { path: path.to_owned(), error };
         let array = |why: String| Error::Array { path: path.to_owned(), why };
@@ -58,7 +59,8 @@ impl Array {
             DType::Plain(plain) if plain.type_char() == TypeChar::Float => plain.size_field(),
             other => return Err(array(format!("its type is {}", other.descr()))),
         };
-        // Memory is allocated for what the header claims, so the file must be long enough.
+        // The header determines how much memory is allocated, so the file must be long enough for
+        // it.
         if len < count * kind {
             return Err(array(format!(
                 "it ends too early: {count} numbers of {kind} bytes in a file of {len}"
@@ -74,10 +76,11 @@ impl Array {
         Ok(Self { numbers, rows: fits(rows), columns: fits(columns), by_column })
     }
 
-    /// Reads a file on the first rank, and sends it to all.
+    /// Reads a file on the first rank, and sends the array to all ranks.
     ///
     /// # Errors
-    /// As [`Array::read`], on the first rank; [`Error::Stopped`] on others.
+    /// On the first rank, those of [`Array::read`]. On every rank, [`Error::Stopped`] if another
+    /// rank has stopped.
     pub fn shared(path: &Path, ranks: &Ranks) -> Result<Self, Error> {
         if ranks.count() == 1 {
             return Self::read(path);
@@ -86,7 +89,7 @@ impl Array {
         Ok(Self::of_words(&ranks.broadcast(words)?))
     }
 
-    /// Encodes the array for other ranks: a head, then the numbers.
+    /// Encodes the array for other ranks: a head, followed by the numbers.
     fn words(&self) -> Vec<u64> {
         let wide = matches!(self.numbers, Numbers::F64(_));
         let head =
@@ -101,7 +104,7 @@ impl Array {
         words
     }
 
-    /// Decodes what [`Array::words`] encoded.
+    /// Decodes the words that [`Array::words`] encoded.
     fn of_words(words: &[u64]) -> Self {
         let (&[wide, rows, columns, by_column], numbers) =
             words.split_first_chunk().expect("a head went in");
@@ -115,7 +118,7 @@ impl Array {
         Self { numbers, rows, columns, by_column: by_column != 0 }
     }
 
-    /// Returns the number of rows, that is, of particles.
+    /// Returns the number of rows, which is the number of particles.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
@@ -130,7 +133,7 @@ impl Array {
         }
     }
 
-    /// Returns the columns, each of which holds a variable.
+    /// Returns the columns. Each column holds a variable.
     #[must_use]
     pub fn columns(&self) -> Vec<Column<'_>> {
         let (begin, stride) = if self.by_column { (self.rows, 1) } else { (1, self.columns) };
@@ -151,9 +154,9 @@ impl Array {
     }
 }
 
-/// Writes results to a file that `numpy.load` reads: a row per particle, a column per result. All
-/// are written as `float64` if any result is `float64` or an index, otherwise as `float32`. A bool
-/// is written as 0 or 1.
+/// Writes results to a file that `numpy.load` can read, with a row for each particle and a column
+/// for each result. If any result is `float64` or an index, all are written as `float64`, otherwise
+/// as `float32`. A bool is written as 0 or 1.
 ///
 /// # Errors
 /// [`Error::File`] if the file cannot be created or written.

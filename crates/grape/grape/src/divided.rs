@@ -1,34 +1,36 @@
-//! Runs a kernel on several ranks: each computes a part of i or of j, and afterwards all have all
-//! results.
+//! Runs a kernel on several ranks. Each rank computes a part of the i or of the j. Afterwards every
+//! rank has all results.
 
 use crate::engine::{Engine, Kernel};
 use crate::error::Error;
 use sprat_formula::{Inputs, Output, Program, Reduction};
 use sprat_ranks::Ranks;
 
-/// Which particles are divided among ranks.
+/// Which particles are divided among the ranks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Divide {
-    /// i: each rank computes the results of its own i, which are the same as on a single rank.
+    /// The i: each rank computes the results of its own i. They equal those of a single rank,
+    /// except that a simulated GRAPE-DR adds in another order.
     #[default]
     I,
-    /// j: each rank computes a part of every result, and the parts are reduced. Sums are added in
-    /// another order than on a single rank.
+    /// The j: each rank computes a part of every result, and the parts are reduced. Sums are added
+    /// in another order than on a single rank.
     J,
 }
 
-/// A kernel that all ranks run together. Create it and run it on every rank, with the same inputs.
+/// A kernel that all ranks run together. Every rank must create and run it, with the same inputs.
 #[derive(Debug)]
 pub struct DividedKernel<'r> {
     ranks: &'r Ranks,
     kernel: Kernel,
     by: Divide,
-    /// The number of the program's own results. Extremes that are needed for reducing follow them.
+    /// The number of the program's own results. Behind them are the extremes that the reduction
+    /// needs.
     results: usize,
 }
 
 impl<'r> DividedKernel<'r> {
-    /// Compiles a program, on each rank for its own engine.
+    /// Compiles a program for this rank's engine.
     ///
     /// # Errors
     /// As for [`Kernel::of`].
@@ -38,7 +40,7 @@ impl<'r> DividedKernel<'r> {
         ranks: &'r Ranks,
         by: Divide,
     ) -> Result<Self, Error> {
-        // A single rank has all i and all j.
+        // A single rank computes all i and all j.
         let by = if ranks.count() == 1 { Divide::I } else { by };
         let compiled = match by {
             Divide::I => program.clone(),
@@ -53,14 +55,14 @@ impl<'r> DividedKernel<'r> {
     }
 
     /// Runs the kernel, and returns the program's results for each i, in order, on every rank. All
-    /// ranks must call it, with the same inputs.
+    /// ranks must call this with the same inputs.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if another rank has stopped, or if the results are too many for
+    /// [`Error::Stopped`] if another rank has stopped, or if there are too many results for
     /// [`Ranks::gather`].
     ///
     /// # Panics
-    /// If the inputs were checked against another program.
+    /// The inputs were checked against another program.
     pub fn run(&self, inputs: &Inputs<'_>) -> Result<Vec<Output>, Error> {
         let ranks = self.ranks;
         let mine = match self.by {
@@ -95,15 +97,15 @@ impl<'r> DividedKernel<'r> {
         Ok(found)
     }
 
-    /// Reduces the results of a later part of j, which begins at j `first`, into `found`.
+    /// Reduces the results of a later part of the j into `found`. The part begins at j `first`.
     fn reduce(&self, found: &mut [Output], part: Vec<Output>, first: usize) {
         let first = i64::try_from(first).expect("bounded by MAX_PARTICLES");
         let results = &self.kernel.program().results()[..self.results];
         let (found, extremes) = found.split_at_mut(self.results);
         let mut part = part.into_iter();
         let own: Vec<Output> = part.by_ref().take(self.results).collect();
-        // An index belongs to the part that has the better extreme. Afterwards the extremes are
-        // those of both parts.
+        // The index of the part with the better extreme is kept. Afterwards `extremes` holds the
+        // extremes of both parts together.
         let mut pairs = extremes.iter_mut().zip(part);
         for ((found, own), result) in found.iter_mut().zip(own).zip(results) {
             match (found, own) {
@@ -123,7 +125,7 @@ impl<'r> DividedKernel<'r> {
     }
 }
 
-/// Reduces one result of two parts.
+/// Reduces one result of two parts into `found`.
 fn reduce_pair(found: &mut Output, part: Output, reduction: Reduction) {
     let one = |a: f64, b: f64| match reduction {
         Reduction::Sum => a + b,
@@ -173,7 +175,7 @@ fn words(output: &Output) -> Vec<u64> {
     }
 }
 
-/// Decodes what [`words`] made of a result like `like`.
+/// Decodes the words that [`words`] made of a result. The result has the type of `like`.
 fn output(like: &Output, words: &[u64]) -> Output {
     let words = words.iter().copied();
     match like {
@@ -203,7 +205,7 @@ all and= xj > xi - 9; any or= xj == xi";
 
     #[test]
     fn parts_of_j_reduce_to_the_whole() {
-        // Equal numbers are in both parts, and so is a NaN.
+        // Some equal numbers are in both parts. One part has a NaN.
         let j = [3.0, 1.0, 4.0, 1.0, 5.0, f64::NAN, 9.0, 2.0, 6.0, 5.0, 3.0];
         let i = [1.0, 5.0, 4.5, -3.0, 100.0, f64::INFINITY];
         for engine in [Engine::default(), Engine::Reference, Engine::GrapeDr(Shape::DESIGN)] {
@@ -230,8 +232,8 @@ all and= xj > xi - 9; any or= xj == xi";
                         );
                     }
                     found.truncate(whole.len());
-                    // With few numbers of few digits even sums are exact. Compared as text, since
-                    // NaN is not equal to itself.
+                    // These numbers are few and have few digits, so even sums are exact. They are
+                    // compared as text, because NaN is not equal to itself.
                     assert_eq!(
                         format!("{found:?}"),
                         format!("{whole:?}"),

@@ -6,26 +6,26 @@ use sprat_grapedr::Shape;
 use sprat_vector::{Compiled, Options};
 use std::ops::Range;
 
-/// What a kernel is compiled for.
+/// The engine for which a kernel is compiled.
 #[derive(Clone, Copy, Debug)]
 pub enum Engine {
     /// The processor's vector unit.
     Vector(Options),
-    /// A simulated GRAPE-DR: slow, but with the results of the real machine.
+    /// A simulated GRAPE-DR. It is slow, but gives the results of the real machine.
     GrapeDr(Shape),
-    /// The reference: one pair after another in `f64`. It is slow, and other engines are tested
-    /// against it.
+    /// The reference implementation: it computes one pair after the other in `f64`. It is slow, and
+    /// other engines are tested against it.
     Reference,
 }
 
 impl Default for Engine {
-    /// The best vector unit of this processor, on all of its cores.
+    /// Returns the best vector unit of this processor, with all of its cores.
     fn default() -> Self {
         Self::Vector(Options::default())
     }
 }
 
-/// A compiled kernel, which can run any number of times and on several threads at once.
+/// A compiled kernel. It can run any number of times, and on several threads at the same time.
 #[derive(Debug)]
 pub struct Kernel {
     program: Program,
@@ -40,10 +40,11 @@ enum Backend {
 }
 
 impl Kernel {
-    /// Parses and compiles a kernel. Variables and results without a type get this precision.
+    /// Parses and compiles a kernel. Variables and results without a declared type get this
+    /// precision.
     ///
     /// # Errors
-    /// [`Error::Syntax`] if the text is invalid, and errors of the engine.
+    /// [`Error::Syntax`] if the text is invalid, or the errors of [`Kernel::of`].
     pub fn compile(text: &str, precision: Precision, engine: &Engine) -> Result<Self, Error> {
         Self::of(sprat_formula::Kernel::parse(text, precision)?.program, engine)
     }
@@ -51,8 +52,8 @@ impl Kernel {
     /// Compiles a program.
     ///
     /// # Errors
-    /// Returns the engine's error: the kernel is too large for it, or the processor lacks an
-    /// instruction set that the options ask for.
+    /// The engine's error: the kernel is too large for the engine, the processor lacks an
+    /// instruction set that the options ask for, or threads or memory are not available.
     pub fn of(program: Program, engine: &Engine) -> Result<Self, Error> {
         let backend = match engine {
             Engine::Vector(options) => {
@@ -76,18 +77,18 @@ impl Kernel {
     /// result, as the kernel language defines.
     ///
     /// # Panics
-    /// If the inputs were checked against another program.
+    /// The inputs were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
     }
 
-    /// Runs the kernel for some i. The results are bit for bit those of [`Kernel::run`], except on
-    /// a GRAPE-DR, which divides j among more blocks if there are fewer i, and so adds in another
-    /// order.
+    /// Runs the kernel for a range of i. The results equal those of [`Kernel::run`] bit for bit,
+    /// except on a GRAPE-DR. With fewer i, a GRAPE-DR divides the j among more blocks, and so adds
+    /// in another order.
     ///
     /// # Panics
-    /// If some of these i do not exist, or the inputs were checked against another program.
+    /// The range contains i that do not exist, or the inputs were checked against another program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         match &self.backend {

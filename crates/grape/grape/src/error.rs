@@ -1,16 +1,17 @@
-//! Errors of this crate, with what to do about them.
+//! Errors of this crate. Their messages say what to do about them.
 
 use sprat_formula::{DataError, SyntaxError};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a kernel was not compiled or run, an array not read, or bodies not simulated.
+/// Why a kernel was not compiled or run, an array not read, or a simulation not started or
+/// continued.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The kernel's text is invalid.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// The inputs do not fit the kernel.
+    /// The inputs do not match the kernel.
     #[error(transparent)]
     Data(#[from] DataError),
     /// The processor's vector unit cannot run the kernel.
@@ -25,37 +26,37 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
         /// The system's error.
         error: std::io::Error,
     },
-    /// A file has no array that kernels can use.
+    /// A file does not contain an array that kernels can use.
     #[error(
         "{}: {why}; expected a file of numpy.save with float32 or float64 and one or two \
          dimensions",
         path.display()
     )]
     Array {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
-        /// Why it is invalid.
+        /// Why the file is invalid.
         why: String,
     },
     /// There are no bodies, or too many.
     #[error("{count} bodies: there must be one at least, and {limit} at most")]
     Bodies {
-        /// Their number.
+        /// The number of bodies.
         count: usize,
-        /// The limit.
+        /// The largest number that is allowed.
         limit: usize,
     },
-    /// Columns have different lengths.
+    /// A column does not have as many elements as there are masses.
     #[error("{name} has {len} bodies, masses has {masses}")]
     Lengths {
         /// Name of the column.
         name: &'static str,
-        /// Its length.
+        /// The length of the column.
         len: usize,
         /// The number of masses.
         masses: usize,
@@ -65,7 +66,7 @@ pub enum Error {
     NotFinite {
         /// Name of the column.
         name: &'static str,
-        /// Number of the body, from 0.
+        /// Number of the body, counted from 0.
         body: usize,
         /// The number.
         number: f64,
@@ -80,9 +81,9 @@ pub enum Error {
          a softening length above 0, or move one of them"
     )]
     Met {
-        /// One of them.
+        /// The first of the two bodies, counted from 0.
         first: usize,
-        /// The other.
+        /// The second of the two bodies, counted from 0.
         second: usize,
     },
     /// An acceleration or potential overflows.
@@ -91,23 +92,23 @@ pub enum Error {
          close or too heavy; a larger softening length, or f64, helps"
     )]
     Pull {
-        /// The number of the body.
+        /// The number of the body, counted from 0.
         body: usize,
     },
-    /// The step or accuracy is not positive.
+    /// The step or the accuracy of the scheme is not positive and finite.
     #[error("a step, or accuracy, of {0}: it must be above 0")]
     Step(f64),
-    /// Steps have become too short to advance the time, or too many.
+    /// Steps have become too short to advance the time, or there were too many.
     #[error(
         "at time {time} steps have become {step} after {steps} of them: two bodies are too close; \
          a larger softening length helps"
     )]
     Stuck {
-        /// The time.
+        /// The time that the simulation has reached.
         time: f64,
         /// The last step.
         step: f64,
-        /// Number of steps.
+        /// Number of steps so far.
         steps: u64,
     },
 }

@@ -1,6 +1,6 @@
-//! Runs kernels of particle interactions: [`Kernel`] compiles a kernel's text for an [`Engine`] and
-//! runs it on arrays, which can be read from NumPy's files ([`Array`]), in one process or on
-//! several [ranks](DividedKernel) that divide the work. [`nbody`] simulates bodies that attract
+//! Runs kernels of particle interactions. [`Kernel`] compiles a kernel's text for an [`Engine`] and
+//! runs it on arrays, which can be read from NumPy's files ([`Array`]). It runs in one process, or
+//! on several [ranks](DividedKernel) that divide the work. [`nbody`] simulates bodies that attract
 //! each other.
 //!
 //! ```

@@ -1,5 +1,5 @@
-//! Dense matrices on this processor, by a library (faer), for comparison with the simulated
-//! machine.
+//! Dense matrices on this processor, computed by a library (faer), for comparison with the
+//! simulated machine.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratch};
@@ -9,10 +9,10 @@ use faer::{Accum, Par};
 use sprat_grapedr::{MatrixError, Sides};
 use sprat_vector::Threads;
 
-/// Computes C += A B on these threads; all matrices are in row-major order.
+/// Computes C += A B on these threads. All matrices are in row-major order.
 ///
 /// # Errors
-/// [`MatrixError::Size`] if a matrix does not have the size of its sides.
+/// [`MatrixError::Size`] if the length of a slice does not match its sides.
 pub fn dgemm(
     threads: &Threads,
     sides: Sides,
@@ -32,20 +32,20 @@ pub fn dgemm(
     Ok(())
 }
 
-/// An LU decomposition: the rows of the matrix, in the order of `pivots`, are L times U.
+/// An LU decomposition: L times U gives the rows of the matrix in the order of `pivots`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lu {
     /// L below the diagonal, with an implied diagonal of 1, and U on and above it, in row-major
     /// order.
     pub factors: Vec<f64>,
-    /// For each row of the factors the number of the matrix's row.
+    /// For each row of the factors, the index of the corresponding row of the matrix.
     pub pivots: Vec<usize>,
 }
 
 /// Decomposes an `n` x `n` matrix in row-major order with partial pivoting, on these threads.
 ///
 /// # Errors
-/// [`MatrixError`] if the size is wrong, or a column has no pivot.
+/// [`MatrixError`] if the slice has the wrong size, or a column has no pivot.
 pub fn lu(threads: &Threads, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
     let mut factors = matrix.to_vec();

@@ -7,8 +7,8 @@ use sprat_grape::nbody::{
 use sprat_grape::{ALONE, Engine, Error, Precision, Shape};
 use std::f64::consts::PI;
 
-/// Two bodies with half of the mass each, on an orbit of eccentricity 0.5 and semi-major axis 1,
-/// whose period is 2 pi.
+/// Returns two bodies, each with half of the mass, on an orbit of eccentricity 0.5 and semi-major
+/// axis 1. The period of the orbit is 2 pi.
 fn two() -> Bodies {
     // At apocentre r = 1.5 and v = sqrt((1 - 0.5) / 1.5).
     let (r, v) = (0.75, 0.5 * (0.5_f64 / 1.5).sqrt());
@@ -35,7 +35,7 @@ fn go(run: &mut Simulation<'_>, until: f64) {
 
 #[test]
 fn an_orbit_closes() {
-    // By the schemes' orders, half the step gives a quarter or a sixteenth of the error.
+    // According to the schemes' orders, half the step gives a quarter or a sixteenth of the error.
     for (scheme, bound) in
         [(Scheme::Leapfrog { step: 2e-3 }, 1e-4), (Scheme::Hermite { eta: 1e-4 }, 1e-8)]
     {
@@ -61,7 +61,8 @@ fn schemes_have_their_order() {
     };
     let second = miss(Scheme::Leapfrog { step: 0.008 }) / miss(Scheme::Leapfrog { step: 0.004 });
     assert!((3.0..5.0).contains(&second), "{second}");
-    // Steps are proportional to the root of eta: a sixteenth of it gives a quarter of the step.
+    // Steps are proportional to the square root of eta: a sixteenth of eta gives a quarter of the
+    // step.
     let fourth = miss(Scheme::Hermite { eta: 0.0064 }) / miss(Scheme::Hermite { eta: 0.0004 });
     assert!((100.0..600.0).contains(&fourth), "{fourth}");
 }
@@ -115,8 +116,8 @@ fn engines_agree() {
     }
 }
 
-/// A body does not attract itself: without softening, or with one whose square underflows to 0, the
-/// orbit closes on every engine.
+/// A body does not attract itself. So the orbit closes on every engine even without softening, or
+/// with a softening whose square underflows to 0.
 #[test]
 fn bodies_do_not_attract_themselves() {
     let scheme = Scheme::Hermite { eta: 1e-3 };
@@ -129,7 +130,7 @@ fn bodies_do_not_attract_themselves() {
     ] {
         let mut run = run(&engine, precision, softening, two(), scheme);
         let begin = run.conserved().expect("energies");
-        // Each half of the mass is at a distance of 1.5.
+        // Each half of the mass is at a distance of 1.5 from the other.
         assert!((begin.potential + 0.25 / 1.5).abs() < 1e-15, "{engine:?} {softening}: {begin:?}");
         go(&mut run, 2.0 * PI);
         let (from, to) = (at(&two().position, 0), at(&run.bodies().position, 0));
@@ -151,7 +152,7 @@ fn bodies_do_not_attract_themselves() {
     );
 }
 
-/// Accelerations of bodies at rest do not change yet, but the first step is short nevertheless.
+/// Accelerations of bodies at rest do not change yet. The first step must be short nevertheless.
 #[test]
 fn bodies_at_rest_fall() {
     let zero = || vec![0.0; 2];
@@ -164,7 +165,7 @@ fn bodies_at_rest_fall() {
     go(&mut run, 0.75);
     let drift = (run.conserved().expect("energies").energy() - begin).abs();
     // Two bodies with a total mass of 1 and a reduced mass of 1/8, at 0.75 of the time of free
-    // fall, pi / (2 sqrt 2).
+    // fall, which is pi / (2 sqrt 2).
     assert!(drift < 1e-6 && run.steps() > 20, "{drift:e} in {} steps", run.steps());
 }
 
@@ -183,10 +184,10 @@ fn bodies_at_one_position_are_named() {
             let met = Simulation::new(gravity, three(), scheme).map(drop);
             assert!(matches!(met, Err(Error::Met { first: 0, second: 2 })), "{scheme:?}: {met:?}");
         }
-        // With softening they pass.
+        // With softening the bodies pass each other.
         go(&mut run(&Engine::default(), Precision::F64, 0.1, three(), scheme), 0.1);
     }
-    // Not at the same position, but so close that f32 overflows.
+    // The bodies are not at the same position, but so close that `f32` overflows.
     let zero = || vec![0.0; 2];
     let close =
         Bodies::new(vec![1.0; 2], [vec![0.0, 1e-25], zero(), zero()], [zero(), zero(), zero()])

@@ -1,4 +1,4 @@
-//! Prints the figures of `docs/grapedr.md`: steps compared with the published ones, matrices, and
+//! Prints the figures of `docs/grapedr.md`: steps compared with the published steps, matrices, and
 //! the time that the simulation takes.
 
 use sprat_formula::{Column, Inputs, Kernel, Precision, ready};

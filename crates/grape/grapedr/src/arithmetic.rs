@@ -1,4 +1,4 @@
-//! Arithmetic of words with integers: what the adder, the multiplier and the comparisons compute,
+//! Arithmetic of words with integers: the results of the adder, the multiplier and the comparisons,
 //! with one rounding.
 
 use crate::word::{EXPONENT, EXPONENT_SHIFT, LONG_PRECISION, SHORT_PRECISION, SIGN, Width, Word};
@@ -11,7 +11,7 @@ const TOP: u32 = 127;
 const BIAS: i64 = 1023;
 
 impl Width {
-    /// Returns the bits of the significand, including the hidden one.
+    /// Returns the number of bits of the significand, including the hidden bit.
     #[must_use]
     pub fn precision(self) -> u32 {
         match self {
@@ -22,7 +22,7 @@ impl Width {
 }
 
 impl Word {
-    /// Returns the sum, rounded to a width.
+    /// Returns the sum, rounded to `width`.
     #[must_use]
     #[inline]
     pub fn add(self, other: Self, width: Width) -> Self {
@@ -31,8 +31,8 @@ impl Word {
         if a.exponent() == EXPONENT || b.is_zero() {
             return add_special(a, b, width);
         }
-        // If bits of the smaller operand are shifted out, one sticky bit stands for them. It lies
-        // far below the bits that decide the rounding.
+        // If bits of the smaller operand are shifted out, one sticky bit represents them. It is far
+        // below the bits that decide the rounding.
         let distance = u32::try_from(a.exponent() - b.exponent()).expect("11 bits");
         let left = u128::from(a.significand()) << (TOP - LONG_PRECISION);
         let whole = u128::from(b.significand()) << (TOP - LONG_PRECISION);
@@ -50,14 +50,14 @@ impl Word {
         pack(a.high() & SIGN, exponent, sum << shift, width)
     }
 
-    /// Returns the difference, rounded to a width.
+    /// Returns the difference, rounded to `width`.
     #[must_use]
     #[inline]
     pub fn sub(self, other: Self, width: Width) -> Self {
         self.add(other.negated(), width)
     }
 
-    /// Returns the product, rounded to a width.
+    /// Returns the product, rounded to `width`.
     #[must_use]
     #[inline]
     pub fn mul(self, other: Self, width: Width) -> Self {
@@ -73,13 +73,14 @@ impl Word {
         pack(sign, exponent, product << shift, width)
     }
 
-    /// Returns the word with the opposite sign, also if it is not a number.
+    /// Returns the word with the opposite sign, even if it is not a number.
     #[must_use]
     pub fn negated(self) -> Self {
         Self::from_parts(self.high() ^ SIGN, self.low())
     }
 
-    /// Compares two numbers; returns `None` if one is not a number. Zeros of both signs are equal.
+    /// Compares two numbers. Returns `None` if one of them is not a number. Zeros of both signs are
+    /// equal.
     #[must_use]
     #[inline]
     pub fn compare(self, other: Self) -> Option<Ordering> {
@@ -89,7 +90,7 @@ impl Word {
         Some(self.ordered().cmp(&other.ordered()))
     }
 
-    /// Returns the word rounded to a width.
+    /// Returns the word, rounded to `width`.
     #[must_use]
     pub fn rounded(self, width: Width) -> Self {
         if self.exponent() == EXPONENT || self.is_zero() {
@@ -107,7 +108,7 @@ impl Word {
         (self.high() & !SIGN, self.low())
     }
 
-    /// Returns an integer that orders words as their numbers are ordered.
+    /// Returns an integer. The integers of words have the same order as the words' numbers.
     fn ordered(self) -> i128 {
         let magnitude = if self.is_zero() {
             0
@@ -122,7 +123,7 @@ fn field(word: Word) -> i64 {
     i64::try_from(word.exponent()).expect("11 bits")
 }
 
-/// Normalizes a word that is not a normal number: not a number, infinity or zero.
+/// Normalizes a word that is infinite, zero or not a number.
 fn quiet(word: Word) -> Word {
     if word.is_nan() {
         Word::NAN
@@ -134,7 +135,7 @@ fn quiet(word: Word) -> Word {
     }
 }
 
-/// Adds if the larger operand is not finite or the smaller one is zero.
+/// Adds two words if the larger one is not finite, or the smaller one is zero.
 #[cold]
 fn add_special(a: Word, b: Word, width: Width) -> Word {
     if a.is_nan() || b.is_nan() {
@@ -150,7 +151,7 @@ fn add_special(a: Word, b: Word, width: Width) -> Word {
     a.rounded(width)
 }
 
-/// Multiplies if an operand is zero, infinite or not a number.
+/// Multiplies two words if one is zero, infinite or not a number.
 #[cold]
 fn mul_special(a: Word, b: Word, sign: u64) -> Word {
     let infinite = a.is_infinite() || b.is_infinite();
@@ -160,8 +161,8 @@ fn mul_special(a: Word, b: Word, sign: u64) -> Word {
     Word::from_parts(sign | if infinite { Word::INFINITY.high() } else { 0 }, 0)
 }
 
-/// Rounds to a word. The exponent field may be out of range, and the significand must have its
-/// first bit at [`TOP`].
+/// Rounds a significand to a word. The first bit of `significand` must be at [`TOP`]. `exponent`
+/// may be out of range.
 #[inline]
 fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     debug_assert!(significand >> TOP == 1, "a significand begins with its hidden bit");
@@ -173,8 +174,8 @@ fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     let rest = significand << width.precision();
     let half = 1 << TOP;
     let up = rest > half || rest == half && kept & 1 == 1;
-    // The fraction at a long word's position, without the hidden bit. A carry out of it increments
-    // the exponent, as it should.
+    // The fraction at its position in a long word, without the hidden bit. A carry out of the
+    // fraction increments the exponent, which is correct.
     let fraction = (kept + u128::from(up)) << (LONG_PRECISION - width.precision());
     let Ok(below) = u128::try_from(exponent - 1) else { unreachable!("above 0") };
     let bits = (below << (LONG_PRECISION - 1)) + fraction;

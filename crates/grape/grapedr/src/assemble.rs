@@ -1,5 +1,5 @@
-//! The assembler, which reads a listing with one instruction in each line. A kernel has
-//! declarations before its instructions, which `declare` reads.
+//! The assembler. It reads a listing, which has one instruction on each line. The listing of a
+//! kernel has declarations before its instructions, which `declare` reads.
 //!
 //! ```text
 //! stride 4                # words of broadcast memory for each j
@@ -23,18 +23,18 @@ pub const MAX_INSTRUCTIONS: usize = 1 << 16;
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct AssembleError {
-    /// The line.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The column, in bytes.
+    /// The column, in bytes, counted from 1.
     pub column: usize,
-    /// The error.
+    /// What is wrong.
     pub problem: AssembleProblem,
 }
 
 /// The kinds of errors in a listing.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum AssembleProblem {
-    /// The text does not continue as the syntax requires.
+    /// The text does not continue in the way that the syntax requires.
     #[error("{found:?} where {expected} was expected")]
     Expected {
         /// The word at this position; empty at the end of a line.
@@ -48,10 +48,11 @@ pub enum AssembleProblem {
     /// A declaration has an invalid name, type or limit.
     #[error("this cannot be declared: {0}")]
     Declared(String),
-    /// An instruction of the loop accesses broadcast memory beyond the words of its j.
+    /// An instruction of the loop accesses broadcast memory beyond the words of its j. Contains the
+    /// number of these words.
     #[error("broadcast memory beyond the {0} words of a j that `stride` sets")]
     Beyond(u16),
-    /// A second `stride`, or one after instructions, which were checked against the first.
+    /// There is a second `stride`, or a `stride` after instructions that were already checked.
     #[error("`stride` must come once, before `init` and `loop`")]
     Stride,
     /// The listing has too many instructions.
@@ -67,8 +68,8 @@ pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
     read(text, None)
 }
 
-/// Reads a listing. If `declared` is given, the listing is of a kernel, and its declarations are
-/// added there.
+/// Reads a listing. If `declared` is given, the listing is that of a kernel, and its declarations
+/// are added to `declared`.
 pub(crate) fn read(
     text: &str,
     mut declared: Option<&mut Declared>,
@@ -213,12 +214,12 @@ pub(crate) fn place(text: &str) -> Option<Place> {
     }
 }
 
-/// Parses a number that consists of digits only.
+/// Parses a number, which must consist of digits only.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Parses a hexadecimal bit pattern after `0x`, or a decimal number.
+/// Parses a bit pattern, which is `0x` and hexadecimal digits, or a decimal number.
 fn immediate(word: &str) -> Option<Word> {
     match word.strip_prefix("0x") {
         Some(bits) => u128::from_str_radix(bits, 16)
@@ -229,12 +230,12 @@ fn immediate(word: &str) -> Option<Word> {
     }
 }
 
-/// The words of a line, up to a comment.
+/// The words of a line, up to its comment.
 pub(crate) struct Words<'a> {
     line: &'a str,
     /// The offset of the next word.
     at: usize,
-    /// The start and end of the word that was taken last.
+    /// The start and the end of the last word that was taken.
     last: (usize, usize),
 }
 
@@ -271,7 +272,7 @@ impl<'a> Words<'a> {
         self.at + 1
     }
 
-    /// Returns the column of the word that was taken last.
+    /// Returns the column of the last word that was taken.
     fn at_fault(&self) -> usize {
         self.last.0 + 1
     }

@@ -1,4 +1,4 @@
-//! One block: its broadcast memory, and the state of its processing elements.
+//! One block: its broadcast memory and the state of its processing elements.
 
 use crate::instruction::{
     BLOCKS, BROADCAST_WORDS, Condition, ELEMENTS, Instruction, LOCAL_WORDS, MASKS, REGISTERS,
@@ -8,7 +8,7 @@ use crate::lanes::Lanes;
 use crate::trace::Trace;
 use crate::word::Word;
 
-/// A block of [`ELEMENTS`] processing elements that all execute the same instruction.
+/// A block of [`ELEMENTS`] processing elements, all of which execute the same instruction.
 #[derive(Clone, Debug)]
 pub struct Block {
     id: usize,
@@ -16,10 +16,11 @@ pub struct Block {
     auxiliary: Vec<Lanes>,
     local: Vec<Lanes>,
     broadcast: Vec<Word>,
-    /// One bit for each processing element, by mask and element of the vector.
+    /// The masks, by mask and element of the vector. Each word has one bit for each processing
+    /// element.
     masks: [[u32; VECTOR]; MASKS],
     ids: Lanes,
-    /// The results of the operations of an instruction before they are stored.
+    /// The results of an instruction's operations before they are stored.
     results: Vec<[Lanes; VECTOR]>,
     cycles: u64,
     trace: Option<Trace>,
@@ -50,7 +51,7 @@ impl Block {
         self.id
     }
 
-    /// Returns the cycles that the block's instructions have taken so far.
+    /// Returns the number of cycles that the block's instructions have taken so far.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.cycles
@@ -69,7 +70,7 @@ impl Block {
     /// Returns a word of an element's local memory.
     ///
     /// # Panics
-    /// If there is no such word or element. All other accessors panic likewise.
+    /// There is no such word or element. The other accessors panic for the same reasons.
     #[must_use]
     pub fn local(&self, at: usize, element: usize) -> Word {
         self.local[at].get(element)
@@ -95,7 +96,7 @@ impl Block {
     /// Executes instructions. Addresses in broadcast memory are relative to `base`.
     ///
     /// # Panics
-    /// If one of them is beyond the broadcast memory.
+    /// An address is beyond the broadcast memory.
     pub fn run(&mut self, instructions: &[Instruction], base: usize) {
         for instruction in instructions {
             self.execute(instruction, base);

@@ -1,5 +1,5 @@
-//! A board: chips of blocks, the trees that reduce the blocks' words, and the threads that simulate
-//! them.
+//! A board: chips of blocks, the trees that reduce words of the blocks, and the threads that
+//! simulate the blocks.
 
 use crate::block::Block;
 use crate::instruction::BLOCKS;
@@ -18,28 +18,28 @@ pub struct Shape {
     clock: f64,
 }
 
-/// A machine that cannot exist.
+/// Why a machine of a shape cannot exist.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum ShapeError {
-    /// The machine has no chip, or more than a board holds.
+    /// The machine has no chip, or more than [`MAX_CHIPS`].
     #[error("{0} chips: a board has 1 to {MAX_CHIPS}")]
     Chips(usize),
-    /// A clock that is too slow or too fast.
+    /// The clock is too slow or too fast.
     #[error("a clock of {0} Hz: 1 to 1e12 is possible; the design's is 5e8, and 4e8 was used")]
     Clock(f64),
 }
 
 impl Shape {
-    /// The design: one chip at 500 MHz.
+    /// The machine as designed: one chip at 500 MHz.
     pub const DESIGN: Self = Self { chips: 1, clock: 500e6 };
-    /// A board as it was deployed: 4 chips at 400 MHz.
+    /// A board as deployed: 4 chips at 400 MHz.
     pub const DEPLOYED: Self = Self { chips: MAX_CHIPS, clock: 400e6 };
 
     /// Creates a shape of this many chips, with a clock in Hz.
     ///
     /// # Errors
-    /// [`ShapeError::Chips`] unless `chips` is 1 to [`MAX_CHIPS`]; [`ShapeError::Clock`] unless
-    /// `clock` is 1 Hz to 1e12 Hz.
+    /// [`ShapeError::Chips`] unless `chips` is from 1 to [`MAX_CHIPS`]; [`ShapeError::Clock`]
+    /// unless `clock` is from 1 Hz to 1e12 Hz.
     pub fn new(chips: usize, clock: f64) -> Result<Self, ShapeError> {
         if !(1..=MAX_CHIPS).contains(&chips) {
             return Err(ShapeError::Chips(chips));
@@ -56,7 +56,7 @@ impl Shape {
         self.chips
     }
 
-    /// Returns the cycles per second.
+    /// Returns the number of cycles per second.
     #[must_use]
     pub fn clock(self) -> f64 {
         self.clock
@@ -74,9 +74,9 @@ impl Shape {
 pub enum TreeOperation {
     /// The sum, in long words.
     Sum,
-    /// The minimum; words that are not numbers are ignored.
+    /// The minimum. Words that are not numbers are ignored.
     Min,
-    /// The maximum; words that are not numbers are ignored.
+    /// The maximum. Words that are not numbers are ignored.
     Max,
     /// Bitwise and.
     And,
@@ -85,10 +85,10 @@ pub enum TreeOperation {
 }
 
 impl TreeOperation {
-    /// Reduces words as the tree does: level by level, each node combines two words.
+    /// Reduces words as the tree does: level by level, where each node combines two words.
     ///
     /// # Panics
-    /// If `words` is empty.
+    /// `words` is empty.
     #[must_use]
     pub fn reduce(self, mut words: Vec<Word>) -> Word {
         assert!(!words.is_empty(), "a tree has leaves");
@@ -150,8 +150,8 @@ impl Board {
         &mut self.blocks
     }
 
-    /// Runs `work` on all blocks, spread over as many threads as the processor runs at a time, and
-    /// returns when all are done.
+    /// Runs `work` on all blocks, in as many threads as the processor can run at the same time.
+    /// Returns when it has run on all of them.
     pub fn for_each_block(&mut self, work: impl Fn(&mut Block) + Sync) {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let share = self.blocks.len().div_ceil(threads);
@@ -162,10 +162,11 @@ impl Board {
         });
     }
 
-    /// Reduces one word of broadcast memory of some blocks with the tree of their chip.
+    /// Reduces one word of broadcast memory, at address `at`, of a range of blocks, with the tree
+    /// of their chip.
     ///
     /// # Panics
-    /// If the blocks are not on one chip: each chip has its own tree.
+    /// The blocks are not all on one chip. Each chip has its own tree.
     #[must_use]
     pub fn reduce(
         &self,

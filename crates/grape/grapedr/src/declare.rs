@@ -1,5 +1,5 @@
-//! The declarations of a kernel in a listing: where its variables, constants and results are. With
-//! them a host can run the kernel.
+//! The declarations of a kernel in a listing. They say where its variables, constants and results
+//! are, so that a host can run the kernel.
 //!
 //! ```text
 //! i xi f32 $lm0v                  # four words of local memory
@@ -16,13 +16,13 @@ use crate::instruction::{Instruction, LOCAL_WORDS, Place, Source, Target};
 use sprat_formula::{Field, Precision, Reduction, Type};
 use std::fmt;
 
-/// The word that begins the listing of a kernel, but never a kernel's text.
+/// The first word of a kernel's listing. A kernel's text never begins with it.
 const FIRST: &str = "stride";
 
-/// The words that begin declarations.
+/// The words with which declarations begin.
 const KINDS: [&str; 5] = ["i", "j", "constant", "result", "index"];
 
-/// Stands for the address of a variable that nothing uses.
+/// Replaces the address of a variable that nothing uses.
 const UNUSED: &str = "unused";
 
 const REDUCTIONS: [(&str, Reduction); 7] = [
@@ -35,27 +35,27 @@ const REDUCTIONS: [(&str, Reduction); 7] = [
     ("argmax", Reduction::ArgMax),
 ];
 
-/// Reports whether a text is a listing, which [`Kernel::assemble`] reads, and not the text of a
-/// kernel.
+/// Returns whether a text is the listing of a kernel, which [`Kernel::assemble`] reads, and not a
+/// kernel's text.
 #[must_use]
 pub fn is_listing(text: &str) -> bool {
     text.lines().map(|line| Words::of(line).peek()).find(|word| !word.is_empty()) == Some(FIRST)
 }
 
 impl Kernel {
-    /// Reads a kernel from the text that its `Display` prints, or that was written by hand: a
-    /// listing as [`crate::assemble`] reads it, with declarations that say where the host writes
-    /// inputs and reads results. `stride` comes first. How instructions use the declared addresses
-    /// is not checked; but an address beyond a memory, or in the loop beyond the words of its j, is
-    /// an error.
+    /// Reads a kernel from the text that its `Display` prints, or that was written by hand. This is
+    /// a listing as [`crate::assemble`] reads it, with declarations that say where the host writes
+    /// inputs and reads results. `stride` comes first. An address beyond a memory, or in the loop
+    /// beyond the words of its j, is an error. Nothing checks how instructions use the declared
+    /// addresses.
     ///
     /// # Errors
     /// [`AssembleError`] describes the first error in the text.
     pub fn assemble(text: &str) -> Result<Self, AssembleError> {
         let mut declared = Declared::default();
         let listing = read(text, Some(&mut declared))?;
-        // Names, types and limits are the same as in kernels, so the declarations are checked as a
-        // kernel's text.
+        // Names, types and limits are those of a kernel's text, so the declarations are checked as
+        // such a text.
         let text = declared.declarations + &declared.statements;
         let found =
             sprat_formula::Kernel::parse(&text, Precision::F64).map_err(|error| AssembleError {
@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-/// Prints the listing with its declarations, so that [`Kernel::assemble`] reads the same kernel.
+/// Prints the listing with its declarations. [`Kernel::assemble`] reads the same kernel back.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (program, places, listing) = (self.program(), self.places(), self.listing());
@@ -115,7 +115,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// Prints an address in a memory, or that there is none.
+/// Prints an address in a memory, or `unused` if there is no address.
 struct At<'a>(&'a str, Option<Place>);
 
 impl fmt::Display for At<'_> {
@@ -139,16 +139,16 @@ fn type_name(of: Type) -> &'static str {
 #[derive(Debug, Default)]
 pub(crate) struct Declared {
     places: Places,
-    /// The declarations as text of a kernel, and statements that give each result its reduction and
+    /// The declarations as a kernel's text, and statements that give each result its reduction and
     /// type.
     declarations: String,
     statements: String,
-    /// For each line of `declarations`, its line in the listing.
+    /// For each line of `declarations`, the number of its line in the listing.
     lines: Vec<usize>,
 }
 
 impl Declared {
-    /// Reports whether a word begins a declaration.
+    /// Returns whether a declaration begins with this word.
     pub(crate) fn takes(word: &str) -> bool {
         KINDS.contains(&word)
     }
@@ -239,12 +239,13 @@ impl Declared {
     }
 }
 
-/// Reports whether a stride leaves half of broadcast memory for the next j.
+/// Returns whether a stride is at most half of broadcast memory. The host fills the other half in
+/// the meantime.
 pub(crate) fn fits(stride: u16) -> bool {
     usize::from(stride) <= HALF
 }
 
-/// Reports whether an instruction of the loop accesses only the words of its j.
+/// Returns whether an instruction of the loop accesses only the words of its j.
 pub(crate) fn keeps_within(instruction: &Instruction, stride: u16) -> bool {
     instruction.operations().iter().all(|operation| {
         let sources = operation.sources.iter().filter_map(|source| match source {

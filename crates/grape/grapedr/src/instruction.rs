@@ -1,32 +1,33 @@
-//! Instructions: at most one operation for each unit, executed by all elements on vectors of four,
-//! within the limits of the ports.
+//! Instructions. An instruction has at most one operation for each unit. All elements execute it on
+//! vectors of four words, within the limits of the ports.
 
 use crate::ports::{PortError, Ports};
 use crate::word::{Width, Word};
 
-/// Elements of the vector that each processing element works on in one instruction.
+/// Number of elements of the vector on which each processing element works in one instruction.
 pub const VECTOR: usize = 4;
 
-/// Cycles that one pass of an instruction takes: one for each element of the vector.
+/// Number of cycles that one pass of an instruction takes: one for each element of the vector.
 pub const PASS_CYCLES: u64 = 4;
 
-/// Processing elements of a block.
+/// Number of processing elements in a block.
 pub const ELEMENTS: usize = 32;
 
-/// Blocks of a chip.
+/// Number of blocks in a chip.
 pub const BLOCKS: usize = 16;
 
-/// Words of an element's register file.
+/// Number of words in an element's register file.
 pub const REGISTERS: usize = 32;
 
-/// Words of an element's local memory.
+/// Number of words in an element's local memory.
 pub const LOCAL_WORDS: usize = 256;
 
-/// Words of a block's broadcast memory. The real number was not published; this one is our choice.
+/// Number of words in a block's broadcast memory. The real number was not published; this one is
+/// our choice.
 pub const BROADCAST_WORDS: usize = 1024;
 
-/// Mask registers of an element, with one bit for each element of the vector. The real number was
-/// not published; this one is our choice.
+/// Number of mask registers of an element. Each has one bit for each element of the vector. The
+/// real number was not published; this one is our choice.
 pub const MASKS: usize = 4;
 
 /// A unit of a processing element.
@@ -47,16 +48,16 @@ pub enum Code {
     Add(Width),
     /// The difference, rounded to this width.
     Sub(Width),
-    /// All bits set if the first operand is less, otherwise none.
+    /// All bits set if the first operand is less than the second, otherwise no bits.
     Less,
-    /// All bits set if the first operand is less or equal.
+    /// All bits set if the first operand is less than or equal to the second, otherwise no bits.
     LessEqual,
-    /// All bits set if both operands are equal.
+    /// All bits set if both operands are equal, otherwise no bits.
     Equal,
-    /// All bits set if the operands differ or one is not a number.
+    /// All bits set if the operands differ or one is not a number, otherwise no bits.
     NotEqual,
-    /// The product: of two short words in one pass, ignoring the bits behind them, or of two long
-    /// words in two passes.
+    /// The product of two short words, in one pass, or of two long words, in two passes. A short
+    /// product ignores the bits behind the short words.
     Mul(Width),
     /// The integer sum of the words' bits, without the carry out.
     IntegerAdd,
@@ -68,16 +69,16 @@ pub enum Code {
     Or,
     /// Bitwise exclusive or.
     Xor,
-    /// The bits of the first operand shifted left by the second; zero beyond 71.
+    /// The bits of the first operand, shifted left by the second. Zero if the second is above 71.
     ShiftLeft,
-    /// The bits of the first operand shifted right, filled with zeros.
+    /// The bits of the first operand, shifted right by the second and filled with zeros.
     ShiftRight,
-    /// The only operand, unchanged.
+    /// The operand itself; it is the only one.
     Pass,
 }
 
-/// The source of an operand. A vector consists of four consecutive words, one for each element of
-/// the vector.
+/// The source of an operand. A vector is four consecutive words, one for each element of the
+/// vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Source {
     /// The register file.
@@ -106,9 +107,9 @@ pub enum Target {
     Auxiliary,
     /// Local memory.
     Local(Place),
-    /// A mask, which is set if the result has any bit set.
+    /// A mask. Its bit is set if any bit of the result is set.
     Mask(u8),
-    /// The block's broadcast memory, written by one of its elements.
+    /// The block's broadcast memory. One of the block's elements writes it.
     Broadcast {
         /// The address.
         place: Place,
@@ -117,12 +118,12 @@ pub enum Target {
     },
 }
 
-/// The address of one word, or of four consecutive ones.
+/// The address of one word, or of four consecutive words.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Place {
-    /// The first word.
+    /// The address of the first word.
     pub at: u16,
-    /// Whether each element of the vector has its own word.
+    /// Whether each element of the vector has its own word. If not, all use the same word.
     pub vector: bool,
 }
 
@@ -139,7 +140,7 @@ impl Place {
         Self { at, vector: true }
     }
 
-    /// Returns the word of one element of the vector.
+    /// Returns the address of the word of one element of the vector.
     pub(crate) fn of(self, lane: usize) -> usize {
         usize::from(self.at) + if self.vector { lane } else { 0 }
     }
@@ -150,12 +151,12 @@ impl Place {
     }
 }
 
-/// The condition for storing a result: a mask that must be set, or clear.
+/// The condition under which a result is stored: a mask must be set, or it must be clear.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Condition {
     /// The mask register.
     pub mask: u8,
-    /// Whether the mask must be set or clear.
+    /// Whether the mask must be set (`true`) or clear (`false`).
     pub set: bool,
 }
 
@@ -166,13 +167,13 @@ pub struct Operation {
     pub code: Code,
     /// The operands: one for [`Code::Pass`], otherwise two.
     pub sources: Vec<Source>,
-    /// The destinations of the result, at least one.
+    /// The destinations of the result; at least one.
     pub targets: Vec<Target>,
-    /// The condition for storing the result; `None` stores it always.
+    /// The condition under which the result is stored. With `None` it is always stored.
     pub condition: Option<Condition>,
 }
 
-/// Operations that are issued together. All operands are read before any result is written.
+/// Operations that are issued together. All their operands are read before any result is written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Instruction {
     operations: Vec<Operation>,
@@ -200,8 +201,8 @@ impl Code {
         if self == Self::Pass { 1 } else { 2 }
     }
 
-    /// Returns the passes through the vector: 2 for a long product, whose second factor goes
-    /// through the multiplier in halves, otherwise 1.
+    /// Returns the number of passes through the vector: 2 for a long product, because its second
+    /// factor goes through the multiplier in halves, and otherwise 1.
     #[must_use]
     pub fn passes(self) -> u64 {
         if self == Self::Mul(Width::Long) { 2 } else { 1 }
@@ -209,7 +210,7 @@ impl Code {
 }
 
 impl Instruction {
-    /// Combines operations to one instruction.
+    /// Combines operations into one instruction.
     ///
     /// # Errors
     /// [`PortError`] if the units, memories or ports do not allow the combination.
@@ -221,31 +222,31 @@ impl Instruction {
         Ok(Self { operations })
     }
 
-    /// Returns the operations in the given order.
+    /// Returns the operations, in the order in which they were given.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// Returns the steps, which are passes through the vector. An instruction without operations
-    /// takes one.
+    /// Returns the number of steps. A step is a pass through the vector. An instruction without
+    /// operations takes one step.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.operations.iter().map(|operation| operation.code.passes()).max().unwrap_or(1)
     }
 
-    /// Returns the cycles that it takes.
+    /// Returns the number of cycles that the instruction takes.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.steps() * PASS_CYCLES
     }
 }
 
-/// A program of the machine: the instructions that run once, and those that run for each j.
+/// A program of the machine: instructions that run once, and instructions that run for each j.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Listing {
-    /// Words of broadcast memory that belong to one j. The loop's addresses advance by this from
-    /// one j to the next.
+    /// Number of words of broadcast memory that belong to one j. From one j to the next, the loop's
+    /// addresses advance by this number.
     pub stride: u16,
     /// The instructions that run once, before the loop.
     pub init: Vec<Instruction>,
@@ -253,7 +254,7 @@ pub struct Listing {
     pub body: Vec<Instruction>,
 }
 
-/// Returns the steps of a sequence of instructions.
+/// Returns the number of steps of a sequence of instructions.
 #[must_use]
 pub fn steps(instructions: &[Instruction]) -> u64 {
     instructions.iter().map(Instruction::steps).sum()

@@ -1,11 +1,11 @@
-//! One word of each element of a block, and the units' operations on all of them at once.
+//! One word of each element of a block, and the units' operations on all these words at once.
 
 use crate::instruction::{Code, ELEMENTS};
 use crate::word::{BEHIND_SHORT, EXPONENT, EXPONENT_SHIFT, LONG_BITS, SIGN, Width, Word, flushed};
 use std::cmp::Ordering;
 
-/// One word of each element of a block. The upper 64 bits, which contain a short word, are stored
-/// apart from the lower 8, so that operations on short words can be vectorized.
+/// One word of each element of a block. The upper 64 bits contain a short word. They are stored
+/// separately from the lower 8 bits, so that operations on short words can be vectorized.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     high: [u64; ELEMENTS],
@@ -31,7 +31,7 @@ impl Lanes {
         self.low[element] = word.low();
     }
 
-    /// Takes another's words in the elements whose bit is set.
+    /// Copies the words of `from` for the elements whose bit is set in `bits`.
     pub(crate) fn store(&mut self, from: &Self, bits: u32) {
         if bits == u32::MAX {
             self.clone_from(from);
@@ -42,13 +42,13 @@ impl Lanes {
         }
     }
 
-    /// Returns a bit for each element, set if any bit of its word is.
+    /// Returns one bit for each element. It is set if any bit of the element's word is set.
     pub(crate) fn any(&self) -> u32 {
         (0..ELEMENTS)
             .fold(0, |bits, e| bits | u32::from(self.high[e] != 0 || self.low[e] != 0) << e)
     }
 
-    /// Stores the result of an operation on two operands.
+    /// Computes an operation on two operands, and stores the result here.
     pub(crate) fn compute(&mut self, code: Code, a: &Self, b: &Self) {
         match code {
             Code::Add(Width::Short) if a.is_short() && b.is_short() => {
@@ -111,9 +111,10 @@ impl Lanes {
         }
     }
 
-    /// Computes with short operands in `f64`, which represents them exactly. A product has at most
-    /// 50 bits and is exact there. A sum is rounded to 53 bits first; since that is more than twice
-    /// 25 bits, rounding it again to 25 bits gives the correctly rounded sum.
+    /// Computes an operation on short operands in `f64`, which represents them exactly. A product
+    /// has at most 50 bits, so it is exact in `f64`. A sum is first rounded to 53 bits. That is
+    /// more than twice 25 bits, so rounding the sum again to 25 bits gives the correctly rounded
+    /// sum.
     fn short(&mut self, a: &Self, b: &Self, operation: impl Fn(f64, f64) -> f64) {
         let operand = |high: u64| f64::from_bits(flushed(high & !BEHIND_SHORT));
         for element in 0..ELEMENTS {
@@ -128,7 +129,7 @@ fn holds(holds: bool) -> Word {
     if holds { Word::ONES } else { Word::ZERO }
 }
 
-/// Returns the distance of a shift, unless it shifts out all bits.
+/// Returns the distance of a shift. `None` if the shift moves all bits out of the word.
 fn by(word: Word) -> Option<u32> {
     u32::try_from(word.bits()).ok().filter(|&by| by < LONG_BITS)
 }

@@ -1,9 +1,9 @@
 //! A simulator of the GRAPE-DR: its arithmetic, its blocks of processing elements, an assembler, a
 //! compiler for kernels, and dense matrices.
 //!
-//! To run a kernel, compile a [`sprat_formula::Program`] with [`compile`] (or read a listing with
-//! [`Kernel::assemble`]) and call [`run`] with a [`Shape`]. It computes the results and counts the
-//! cycles of the machine; [`Timing::seconds`] adds the host's interface.
+//! To run a kernel, compile a [`sprat_formula::Program`] with [`compile`], or read a listing with
+//! [`Kernel::assemble`], and then call [`run`] with a [`Shape`]. [`run`] computes the results and
+//! counts the cycles of the machine. [`Timing::seconds`] adds the time of the host's interface.
 
 mod arithmetic;
 mod assemble;

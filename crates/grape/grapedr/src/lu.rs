@@ -5,30 +5,32 @@ use crate::board::Shape;
 use crate::matrix::{MatrixError, Sides, dgemm};
 use crate::timing::Timing;
 
-/// Columns that the host decomposes at a time, which is the inner dimension of the machine's
+/// Number of columns that the host decomposes at a time. It is the inner dimension of the machine's
 /// products.
 pub const PANEL: usize = 64;
 
-/// A decomposed matrix: its rows in the order of `pivots` are the product L U.
+/// A decomposed matrix: the product L U gives its rows in the order of `pivots`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lu {
-    /// The factors, row by row: L below the diagonal, with ones on its own diagonal, and U on and
-    /// above it.
+    /// The factors, row by row: L below the diagonal, with an implied diagonal of ones, and U on
+    /// and above the diagonal.
     pub factors: Vec<f64>,
-    /// The row of the matrix that each row of the factors belongs to.
+    /// For each row of the factors, the index of the corresponding row of the matrix.
     pub pivots: Vec<usize>,
-    /// The machine's time for its products.
+    /// The machine's time for its matrix products.
     pub timing: Timing,
-    /// Floating-point operations of these products; a product with an addition counts as two.
+    /// Floating-point operations of these products. A multiplication with an addition counts as
+    /// two.
     pub operations: u64,
 }
 
 /// Decomposes an `n` x `n` matrix, which is stored row by row. The host computes panels of
-/// [`PANEL`] columns and the rows of U to their right in `f64`; the machine subtracts their
-/// products from the rest.
+/// [`PANEL`] columns, and the rows of U to the right of each panel, in `f64`. The machine subtracts
+/// the products of these from the rest of the matrix.
 ///
 /// # Errors
-/// [`MatrixError`] if the matrix has another size, or a column has no pivot.
+/// [`MatrixError`] if the slice has the wrong size, the matrix is too large for the machine's
+/// products, or a column has no pivot.
 pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
     let mut lu = Lu {
@@ -49,8 +51,8 @@ pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
 }
 
 impl Lu {
-    /// Decomposes the columns of a panel below the finished rows, and exchanges rows so that each
-    /// pivot is the largest number of its column.
+    /// Decomposes the columns of a panel below the finished rows. Exchanges rows so that each pivot
+    /// is the largest number of its column.
     fn panel(&mut self, n: usize, first: usize, last: usize) -> Result<(), MatrixError> {
         for column in first..last {
             let size = |&row: &usize| self.factors[row * n + column].abs();
@@ -87,7 +89,7 @@ impl Lu {
         }
     }
 
-    /// Subtracts the product of the panel's L and the U beside it from the rest of the matrix.
+    /// Subtracts the product of the panel's L and the U to its right from the rest of the matrix.
     fn update(
         &mut self,
         shape: Shape,

@@ -13,20 +13,20 @@ use crate::timing::{Timing, real};
 use crate::word::{Width, Word};
 use thiserror::Error;
 
-/// Numbers of the inner dimension that a block holds for each of its rows, which fills local
-/// memory.
+/// Number of elements of the inner dimension that a block holds for each of its rows. They fill the
+/// local memory.
 pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
 
-/// Limit on the rows and on the columns of a matrix: larger ones would take hours to simulate.
+/// Limit on the rows and on the columns of a matrix. Larger matrices would take hours to simulate.
 pub const MAX_SIDE: usize = 1 << 14;
 
 /// Errors of computing with matrices.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum MatrixError {
-    /// A matrix has a number of elements that does not match its sides.
+    /// The number of elements of a matrix does not match its sides.
     #[error("matrix {name} has {given} numbers, {rows} x {columns} of them are needed")]
     Size {
-        /// The matrix.
+        /// The name of the matrix.
         name: &'static str,
         /// The number of elements that it has.
         given: usize,
@@ -38,7 +38,7 @@ pub enum MatrixError {
     /// A matrix has too many rows or columns.
     #[error("a matrix of {0} rows or columns: {MAX_SIDE} is the limit")]
     Large(usize),
-    /// A matrix has no inverse.
+    /// A matrix has no inverse: this column has no pivot.
     #[error("the matrix is singular: no pivot in column {0}, counted from 0")]
     Singular(usize),
 }
@@ -72,14 +72,16 @@ pub struct Sides {
     pub k: usize,
 }
 
-/// Computes C += A B in long words, with all matrices row by row, and returns the machine's time.
+/// Computes C += A B in long words. All matrices are stored row by row. Returns the machine's time.
 ///
 /// Each element holds a part of four rows of A. The blocks of a group hold different columns of
-/// these rows and receive the corresponding rows of B; the tree adds their partial sums for each
-/// number of C. If the inner dimension does not fit at once, the host adds the parts to C in `f64`.
+/// these rows, and receive the corresponding rows of B. For each number of C, the tree adds their
+/// partial sums. If the inner dimension does not fit into the machine at once, the host adds the
+/// parts to C in `f64`.
 ///
 /// # Errors
-/// [`MatrixError`] if a matrix does not match its sides.
+/// [`MatrixError`] if a matrix does not match its sides, or has more than [`MAX_SIDE`] rows or
+/// columns.
 pub fn dgemm(
     shape: Shape,
     sides: Sides,
@@ -117,7 +119,7 @@ pub fn dgemm(
     Ok(timing)
 }
 
-/// Returns the Gflop/s of this many operations in this many seconds.
+/// Returns the rate in Gflop/s of `operations` in `seconds`.
 #[must_use]
 pub fn gflops(operations: u64, seconds: f64) -> f64 {
     real(operations) / seconds / 1e9
@@ -126,20 +128,20 @@ pub fn gflops(operations: u64, seconds: f64) -> f64 {
 /// How A is divided among blocks.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// Blocks that share the inner dimension: a group within one chip.
+    /// Number of blocks that share the inner dimension: a group within one chip.
     slices: usize,
-    /// Numbers of the inner dimension in each block.
+    /// Number of elements of the inner dimension in each block.
     depth: usize,
 }
 
 impl Layout {
-    /// Divides the inner dimension over as many blocks as the rows leave, so that all are busy, and
-    /// no deeper than necessary.
+    /// Divides the inner dimension among all blocks that the rows leave free. Each block gets no
+    /// more of it than necessary.
     fn of(sides: Sides, shape: Shape) -> Self {
         let rows = sides.m.div_ceil(SLOTS);
         let wide = (shape.blocks() / rows.min(shape.blocks())).min(BLOCKS);
-        // If the inner dimension does not fit into these blocks, use more of them, so that parts of
-        // C are read fewer times.
+        // If the inner dimension does not fit into these blocks, more blocks are used, so that
+        // parts of C are read fewer times.
         let deep = sides.k.div_ceil(DEPTH).next_power_of_two().min(BLOCKS);
         let slices = (1 << wide.ilog2()).max(deep);
         Self { slices, depth: sides.k.div_ceil(slices).min(DEPTH) }
@@ -154,7 +156,7 @@ impl Layout {
     }
 }
 
-/// The part of a product that the machine holds at one time.
+/// The part of a product that the machine holds at the same time.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     layout: Layout,
@@ -173,7 +175,8 @@ impl Part {
         let busy = rows.div_ceil(SLOTS) * slices;
         let cycles = |board: &Board| board.blocks()[0].cycles();
         let begun = cycles(board);
-        // Load the block's part of A: rows from `row` on, and the inner dimension from `from` on.
+        // Load the block's part of A, which begins with row `row` and with `from` in the inner
+        // dimension.
         board.for_each_block(|block| {
             if block.id() < busy {
                 let (row, from) = self.begin(block.id());
@@ -222,13 +225,13 @@ impl Part {
         }
     }
 
-    /// Returns the first row and the first number of the inner dimension of a block.
+    /// Returns the first row of a block, and the first index of its inner dimension.
     fn begin(self, block: usize) -> (usize, usize) {
         let slices = self.layout.slices;
         (self.row + block / slices * SLOTS, self.from + block % slices * self.depth)
     }
 
-    /// Returns the end of a block's inner dimension that starts at `from`.
+    /// Returns the end of a block's inner dimension, which starts at `from`.
     fn end(self, from: usize) -> usize {
         (from + self.depth).min(self.sides.k)
     }
@@ -255,10 +258,11 @@ fn instruction(operations: Vec<Operation>) -> Instruction {
     Instruction::new(operations).expect("operations that the ports allow")
 }
 
-/// Loads numbers into local memory. Vector `at` of an element holds the numbers of its four slots.
+/// Loads numbers into local memory. Vector `at` of an element holds the numbers of the element's
+/// four slots.
 fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
     let others = Condition { mask: 0, set: false };
-    // Half of broadcast memory holds four vectors of all elements.
+    // Half of broadcast memory has room for four vectors of all elements.
     for first in (0..depth).step_by(HALF / SLOTS) {
         let last = (first + HALF / SLOTS).min(depth);
         for at in first..last {
@@ -286,8 +290,8 @@ fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
 }
 
 /// Returns the program that multiplies four rows of A by a column of B, over the block's part of
-/// the inner dimension. Each long product takes two passes and is issued together with the addition
-/// of the product before it.
+/// the inner dimension. Each long product takes two passes. It is issued together with the addition
+/// of the previous product.
 fn inner(depth: usize) -> Vec<Instruction> {
     let sum = Place::four(0);
     let add = || {
@@ -319,7 +323,7 @@ fn inner(depth: usize) -> Vec<Instruction> {
     program
 }
 
-/// Returns the program that writes the sums of each element to broadcast memory.
+/// Returns the program by which each element writes its sums to broadcast memory.
 fn collect(to: usize) -> Vec<Instruction> {
     let from = Source::Register(Place::four(0));
     let write = |element: usize| {

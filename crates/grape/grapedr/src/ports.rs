@@ -7,14 +7,14 @@ use crate::instruction::{
 use crate::word::Word;
 use thiserror::Error;
 
-/// Limit on the registers that an instruction reads: the register file has three ports, two of them
-/// for reading.
+/// Limit on the registers that an instruction reads. The register file has three ports, two of
+/// which are for reading.
 pub const REGISTER_READS: usize = 2;
 
 /// Limit on the destinations of one operation.
 pub const MAX_TARGETS: usize = 4;
 
-/// The reason why operations cannot be one instruction.
+/// Why operations cannot be combined into one instruction.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum PortError {
     /// Two operations use the same unit.
@@ -23,9 +23,9 @@ pub enum PortError {
     /// An operation has too few or too many operands.
     #[error("{given} operands where {wanted} belong")]
     Operands {
-        /// The number of operands that it has.
+        /// The number of operands that the operation has.
         given: usize,
-        /// The number of operands that it needs.
+        /// The number of operands that the operation needs.
         wanted: usize,
     },
     /// An operation has no destination, or too many.
@@ -34,14 +34,14 @@ pub enum PortError {
     /// An address is out of range.
     #[error("{what} {at} does not exist: there are {limit}")]
     Place {
-        /// The memory or register set.
+        /// The name of the memory or register set.
         what: &'static str,
-        /// The address; for a vector that of its last word.
+        /// The address. For a vector, that of its last word.
         at: usize,
         /// The size of the memory.
         limit: usize,
     },
-    /// A port is used twice.
+    /// A port would be used twice.
     #[error("{0}: use another instruction")]
     Busy(&'static str),
     /// Two results have the same destination.
@@ -68,7 +68,7 @@ enum Access {
 }
 
 impl Ports {
-    /// Returns the ports after adding an operation.
+    /// Returns the ports after `operation` is added.
     pub(crate) fn with(&self, operation: &Operation) -> Result<Self, PortError> {
         let mut ports = self.clone();
         ports.add(operation)?;
@@ -162,7 +162,7 @@ fn once(written: &mut bool, busy: &'static str) -> Result<(), PortError> {
     if std::mem::replace(written, true) { Err(PortError::Busy(busy)) } else { Ok(()) }
 }
 
-/// Uses a port. Several operations may share it if they read the same address.
+/// Marks a port as used. Several operations may share a port if they read the same address.
 fn share(port: &mut Option<Access>, access: Access, busy: &'static str) -> Result<(), PortError> {
     match port {
         Some(other) if *other != access || matches!(access, Access::Write(_)) => {

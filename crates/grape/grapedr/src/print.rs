@@ -37,7 +37,7 @@ impl fmt::Display for Listing {
 }
 
 impl Listing {
-    /// Prints the instructions that run once and those that run for each j.
+    /// Prints the instructions that run once, and the instructions that run for each j.
     pub(crate) fn instructions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "init")?;
         self.init.iter().try_for_each(|instruction| writeln!(f, "  {instruction}"))?;
@@ -113,7 +113,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Prints the word as a number if that represents it exactly, otherwise as bits.
+/// Prints the word as a number if a number represents it exactly, otherwise as bits.
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.to_f64();

@@ -1,4 +1,4 @@
-//! The published step counts and rates of the machine's kernels, compared with ours.
+//! The published step counts and rates of the machine's kernels, and a comparison with ours.
 
 use crate::compile::{CompileError, Kernel, compile};
 use crate::instruction::{BLOCKS, ELEMENTS};
@@ -8,13 +8,13 @@ use sprat_formula::{Precision, ready};
 /// The published figures of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Its name among the built-in kernels.
+    /// The kernel's name among the built-in kernels.
     pub name: &'static str,
-    /// Steps of its inner loop; each takes one cycle for each element of the vector.
+    /// Steps of the kernel's inner loop. Each step takes one cycle for each element of the vector.
     pub steps: u64,
-    /// Floating-point operations that one pair is counted as.
+    /// Floating-point operations that one pair counts as, by convention.
     pub flops: u64,
-    /// Its published rate on a chip at 500 MHz, in Gflop/s.
+    /// The kernel's published rate on a chip at 500 MHz, in Gflop/s.
     pub rate: u64,
 }
 
@@ -30,22 +30,22 @@ pub const PUBLISHED: &[Published] = &[
 pub struct PublishedComparison {
     /// The published figures.
     pub published: Published,
-    /// Steps of our inner loop with `f32` variables: short products, and sums over all j in long
-    /// words.
+    /// Steps of our inner loop with `f32` variables: products are short, and the sums over all j
+    /// are long.
     pub short_steps: u64,
-    /// Steps of our inner loop with `f64` variables: long words, whose products take two steps
-    /// each.
+    /// Steps of our inner loop with `f64` variables: all words are long, and products take two
+    /// steps.
     pub long_steps: u64,
-    /// The rate that follows from `short_steps` on one chip at 500 MHz, in Gflop/s.
+    /// The rate that results from `short_steps` on one chip at 500 MHz, in Gflop/s.
     pub short_rate: f64,
-    /// The rate that follows from `long_steps`.
+    /// The rate that results from `long_steps` on one chip at 500 MHz, in Gflop/s.
     pub long_rate: f64,
 }
 
 /// Compiles our versions of the published kernels and counts their steps.
 ///
 /// # Errors
-/// [`CompileError`] if one does not fit the machine.
+/// [`CompileError`] if one of them does not fit into the machine.
 pub fn published() -> Result<Vec<PublishedComparison>, CompileError> {
     let steps = |name, precision| {
         let text = ready(name).expect("a ready kernel").text;
@@ -68,7 +68,8 @@ pub fn published() -> Result<Vec<PublishedComparison>, CompileError> {
     PUBLISHED.iter().map(row).collect()
 }
 
-/// Returns the Gflop/s of a chip at 500 MHz whose elements need this many steps for a pair.
+/// Returns the rate, in Gflop/s, of a chip at 500 MHz whose elements need this many steps for a
+/// pair.
 #[must_use]
 pub fn rate(flops: u64, steps: u64) -> f64 {
     let elements = u64::try_from(BLOCKS * ELEMENTS).expect("512");

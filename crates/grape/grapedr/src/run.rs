@@ -1,5 +1,5 @@
-//! Runs a kernel: i are divided over elements and passes, j over blocks that hold the same i, and
-//! results are read through the tree.
+//! Runs a kernel. The i are divided among elements and passes, and the j among blocks that hold the
+//! same i. The results are read through the tree.
 
 use crate::block::Block;
 use crate::board::{Board, Shape, TreeOperation};
@@ -15,15 +15,16 @@ use sprat_formula::{Column, Inputs, Output, Reduction, Type};
 /// The number of i that a block holds.
 pub const SLOTS: usize = ELEMENTS * VECTOR;
 
-/// Vectors of all elements that fit into broadcast memory at one time.
+/// Number of vectors of all elements for which broadcast memory has room.
 const VECTORS: usize = 2 * HALF / SLOTS;
 
 /// A request to record how the results of one i are computed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TraceRequest {
-    /// The i to record.
+    /// The index of the i whose results are recorded.
     pub i: usize,
-    /// Limit on the instructions to record, counted from where the element's results start.
+    /// Limit on the instructions to record, from the first instruction for the element's results
+    /// on.
     pub limit: usize,
 }
 
@@ -34,16 +35,17 @@ pub struct RunResult {
     pub outputs: Vec<Output>,
     /// The machine's time.
     pub timing: Timing,
-    /// If a trace was requested and the i exists: the element of the vector that holds it, and the
-    /// trace of its processing element. If several blocks hold the i, this is the first of them.
+    /// If a trace was requested and the i exists: the element of the vector that holds the i, and
+    /// the trace of its processing element. If several blocks hold the i, the trace is of the first
+    /// one.
     pub watched: Option<(usize, Trace)>,
 }
 
-/// Runs a kernel on a simulated machine. It uses all processors, and returns when all results are
+/// Runs a kernel on a simulated machine. Uses all processors, and returns when all results are
 /// computed.
 ///
 /// # Panics
-/// If the inputs were checked against another program.
+/// The inputs were checked against another program.
 #[must_use]
 pub fn run(
     kernel: &Kernel,
@@ -67,12 +69,12 @@ pub fn run(
     RunResult { outputs: run.outputs(), timing: run.timing, watched }
 }
 
-/// How a pass divides i and j among blocks.
+/// How a pass divides i and j among the blocks.
 #[derive(Clone, Copy, Debug)]
 struct Division {
-    /// The number of i of this pass.
+    /// The number of i in this pass.
     held: usize,
-    /// Adjacent blocks that hold the same i and process different j: a power of two.
+    /// The number of adjacent blocks that hold the same i and process different j. A power of two.
     copies: usize,
 }
 
@@ -80,7 +82,7 @@ impl Division {
     fn of(ni: usize, shape: Shape) -> Self {
         let held = ni.min(shape.blocks() * SLOTS);
         let spare = shape.blocks() / held.div_ceil(SLOTS);
-        // A power of two keeps a group within one chip, or lets it fill whole chips.
+        // With a power of two, a group stays within one chip or fills whole chips.
         Self { held, copies: 1 << spare.ilog2() }
     }
 
@@ -93,12 +95,12 @@ struct Runner<'a> {
     kernel: &'a Kernel,
     inputs: &'a Inputs<'a>,
     board: Board,
-    /// The addresses, columns and types of i variables; below, of constants as words and of j
-    /// variables.
+    /// The addresses, columns and types of the i variables. The next fields have the same for
+    /// constants, as words, and for j variables.
     i: Vec<(Place, Column<'a>, Type)>,
     constants: Vec<(Place, Word)>,
     j: Vec<(Place, Column<'a>, Type)>,
-    /// For each result, the words of all i: the value, and the index of its j.
+    /// For each result, two words for each i: the value, and the index of its j.
     found: Vec<Vec<(Word, Word)>>,
     timing: Timing,
 }
@@ -182,12 +184,12 @@ impl<'a> Runner<'a> {
         trace
     }
 
-    /// Reads the results, as many at a time as fit into broadcast memory.
+    /// Reads the results, in groups that fit into broadcast memory.
     fn store(&mut self, division: Division) {
         let kernel = self.kernel;
         let results = kernel.program().results().iter().zip(&kernel.places().results);
-        // Each vector with its result and reduction. The index of an extreme is read together with
-        // it, from each block.
+        // Each vector with its result and reduction. The index of an extreme is read from each
+        // block together with the extreme.
         let vectors: Vec<(usize, Place, Option<Place>, Option<TreeOperation>)> = results
             .enumerate()
             .map(|(at, (result, &(place, index)))| {
@@ -227,7 +229,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Reduces with the tree of each chip; the host reduces the words of several chips.
+    /// Reduces one word of some blocks with the tree of each chip. The host then reduces the words
+    /// of several chips.
     fn reduce(&self, tree: TreeOperation, blocks: std::ops::Range<usize>, word: usize) -> Word {
         let chip = blocks.len().min(BLOCKS);
         tree.reduce(
@@ -238,7 +241,8 @@ impl<'a> Runner<'a> {
         )
     }
 
-    /// Returns the best extreme of all blocks; of equal ones that with the first j.
+    /// Returns the best extreme of all blocks, with its j. If several are equal, the one with the
+    /// first j.
     fn best(&self, result: usize, blocks: std::ops::Range<usize>, word: usize) -> (Word, Word) {
         let least = self.kernel.program().results()[result].reduction == Reduction::ArgMin;
         let all = blocks.map(|block| &self.board.blocks()[block]);
@@ -277,8 +281,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Returns the tree's operation for a reduction. `argmin` and `argmax` have none: the host reads
-/// the words of each block.
+/// Returns the tree's operation for a reduction. `argmin` and `argmax` have none, because the host
+/// reads the words of each block.
 fn tree_operation(reduction: Reduction) -> Option<TreeOperation> {
     match reduction {
         Reduction::Sum => Some(TreeOperation::Sum),
@@ -294,14 +298,14 @@ fn count(of: usize) -> u64 {
     u64::try_from(of).expect("no wider")
 }
 
-/// Converts a number as the host interface does.
+/// Converts a number to a word, as the host interface does.
 fn word(number: f64, of: Type) -> Word {
     #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
     let narrow = |number: f64| f64::from(number as f32);
     Word::from_f64(if of == Type::F32 { narrow(number) } else { number })
 }
 
-/// Returns every `copies`-th j, beginning with `copy`.
+/// Returns every `copies`-th j, from `copy` on.
 fn block_j(copy: usize, copies: usize, nj: usize) -> impl Iterator<Item = usize> + Clone {
     (copy..nj).step_by(copies)
 }
@@ -316,8 +320,8 @@ fn place(at: usize) -> u16 {
     u16::try_from(at).expect("within a memory")
 }
 
-/// Loads constants and some i into local memories through broadcast memory. For the i, each element
-/// stores only its own words.
+/// Loads constants and a range of i into local memories through broadcast memory. Of the i, each
+/// element stores only its own.
 fn load(
     block: &mut Block,
     i: &[(Place, Column<'_>, Type)],
@@ -357,7 +361,7 @@ fn load(
     }
 }
 
-/// Runs the loop over these j, alternating between the halves of broadcast memory.
+/// Runs the loop over these j. The j are in the two halves of broadcast memory alternately.
 fn run_loop(
     block: &mut Block,
     kernel: &Kernel,
@@ -392,7 +396,7 @@ fn run_loop(
     }
 }
 
-/// Writes a vector of each element to broadcast memory.
+/// Writes one vector of each element to broadcast memory.
 fn write_out(block: &mut Block, from: Place, to: usize) {
     for element in 0..ELEMENTS {
         let at = Place::four(place(to + element * VECTOR));

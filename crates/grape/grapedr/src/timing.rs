@@ -1,30 +1,30 @@
-//! The time that a machine takes: cycles of its instructions, and transfers through the host's
-//! interface.
+//! The time that a machine takes: the cycles of its instructions, and the transfers through the
+//! host's interface.
 
 use crate::board::Shape;
 
-/// Measured bytes per second that a host writes to a board.
+/// Measured rate, in bytes per second, at which a host writes to a board.
 pub const WRITE_RATE: f64 = 2.5e9;
 
-/// Measured bytes per second that a host reads from a board.
+/// Measured rate, in bytes per second, at which a host reads from a board.
 pub const READ_RATE: f64 = 1.6e9;
 
-/// Bytes of a word in transfer: the host uses 64-bit numbers, and hardware converts them.
+/// Bytes of a word in a transfer. The host uses 64-bit numbers, which hardware converts.
 pub const WORD_BYTES: u64 = 8;
 
 /// The cycles and transfers of a run. All chips work at the same time, so the cycles are those of
 /// one chip.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timing {
-    /// Cycles that load local memories and initialize results.
+    /// Cycles of loading local memories and initializing results.
     pub load_cycles: u64,
     /// Cycles of the loop.
     pub loop_cycles: u64,
-    /// Cycles that write results to broadcast memory.
+    /// Cycles of writing results to broadcast memory.
     pub store_cycles: u64,
-    /// Words that the host writes and elements keep: i variables and constants, or a matrix.
+    /// Words that the host writes and that elements keep: i variables and constants, or a matrix.
     pub held_words: u64,
-    /// Words that the host writes for broadcast.
+    /// Words that the host writes to broadcast memory for the loop.
     pub broadcast_words: u64,
     /// Words that the host reads.
     pub read_words: u64,
@@ -33,27 +33,27 @@ pub struct Timing {
 /// The times of a run in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds {
-    /// All cycles.
+    /// The time of all cycles.
     pub compute: f64,
-    /// The transfer of the words that elements keep.
+    /// The time to transfer the words that elements keep.
     pub write_held: f64,
-    /// The transfer of the words for broadcast.
+    /// The time to transfer the words for the loop.
     pub write_broadcast: f64,
-    /// The transfer of results.
+    /// The time to transfer the results.
     pub read: f64,
-    /// The time of the whole run. The words for broadcast are transferred into one half of
-    /// broadcast memory while the loop reads the other; nothing else overlaps.
+    /// The time of the whole run. The words for the loop are transferred into one half of broadcast
+    /// memory while the loop reads the other half. Nothing else overlaps.
     pub whole: f64,
 }
 
 impl Timing {
-    /// Returns all cycles.
+    /// Returns the number of all cycles.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.load_cycles + self.loop_cycles + self.store_cycles
     }
 
-    /// Returns the sum of this run and one after it.
+    /// Returns the sum of this run and a run after it.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Timing {
         }
     }
 
-    /// Converts to seconds on a machine.
+    /// Converts the cycles and transfers to seconds on a machine.
     #[must_use]
     pub fn seconds(&self, shape: Shape) -> Seconds {
         let cycles = |cycles| real(cycles) / shape.clock();
@@ -80,7 +80,7 @@ impl Timing {
     }
 }
 
-/// Converts a count to a number. No count here reaches 2^53.
+/// Converts a count to a floating-point number. No count here reaches 2^53, so this is exact.
 pub(crate) fn real(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     let real = count as f64;

@@ -3,10 +3,10 @@
 use crate::instruction::{ELEMENTS, Instruction, VECTOR};
 use crate::word::Word;
 
-/// Limit on the instructions of a trace. A larger limit is reduced to it.
+/// Limit on the instructions of a trace. A larger limit is reduced to this.
 pub const MAX_TRACE: usize = 1 << 16;
 
-/// A record of what an element of a block computes, until it reaches its limit.
+/// A record of what an element of a block computes, until the trace is full.
 #[derive(Clone, Debug)]
 pub struct Trace {
     element: usize,
@@ -18,23 +18,23 @@ pub struct Trace {
 /// One instruction of a trace.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The block's cycle count when it began.
+    /// The block's cycle count when the instruction began.
     pub cycle: u64,
     /// The instruction.
     pub instruction: Instruction,
-    /// The base that addresses of broadcast memory were relative to.
+    /// The base to which addresses of broadcast memory were relative.
     pub base: usize,
-    /// The results of each operation for each element of the vector, whether they were stored or
-    /// not.
+    /// The results of each operation, for each element of the vector, whether or not they were
+    /// stored.
     pub values: Vec<[Word; VECTOR]>,
 }
 
 impl Trace {
-    /// Creates a trace of an element for at most `limit` instructions, and never more than
+    /// Creates a trace of an element. It records at most `limit` instructions, and at most
     /// [`MAX_TRACE`].
     ///
     /// # Panics
-    /// If a block has no such element.
+    /// A block has no such element.
     #[must_use]
     pub fn new(element: usize, limit: usize) -> Self {
         assert!(element < ELEMENTS, "a block has elements 0 to {}", ELEMENTS - 1);
@@ -53,7 +53,7 @@ impl Trace {
         &self.entries
     }
 
-    /// Returns the number of instructions after the trace was full.
+    /// Returns the number of instructions that were not recorded because the trace was full.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out

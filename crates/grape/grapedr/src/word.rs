@@ -1,21 +1,21 @@
-//! Words of 72 bits: a sign, 11 bits of exponent and 60 bits of fraction. A short word, with a
-//! fraction of 24 bits, occupies the upper half.
+//! Words of 72 bits: a sign, 11 bits of exponent and 60 bits of fraction. A short word has a
+//! fraction of 24 bits, and occupies the upper half of a word.
 
 use std::fmt;
 
-/// Bits of a long word.
+/// Number of bits of a long word.
 pub const LONG_BITS: u32 = 72;
 
-/// Bits of a long word's significand, including the hidden one.
+/// Number of bits of a long word's significand, including the hidden bit.
 pub const LONG_PRECISION: u32 = 61;
 
-/// Bits of a short word's significand, including the hidden one.
+/// Number of bits of a short word's significand, including the hidden bit.
 pub const SHORT_PRECISION: u32 = 25;
 
-/// The largest exponent field, which infinity and what is not a number have.
+/// The largest exponent field. Infinity, and words that are not numbers, have it.
 pub(crate) const EXPONENT: u64 = 0x7ff;
 
-/// The position of the exponent in [`Word::high`], as in an `f64`.
+/// The position of the exponent in [`Word::high`], which is the same as in an `f64`.
 pub(crate) const EXPONENT_SHIFT: u32 = 52;
 
 /// The sign in [`Word::high`].
@@ -24,7 +24,7 @@ pub(crate) const SIGN: u64 = 1 << 63;
 /// The bits of [`Word::high`] that a short word does not have.
 pub(crate) const BEHIND_SHORT: u64 = (1 << 28) - 1;
 
-/// How many bits of a significand an operation keeps.
+/// The number of bits of a significand that an operation keeps.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Width {
     /// 25 bits: the result is a short word.
@@ -33,14 +33,15 @@ pub enum Width {
     Long,
 }
 
-/// A long word, or a short one followed by zeros. Sign, exponent (biased by 1023) and fraction are
-/// laid out as in IEEE 754, so the upper 64 bits of a long word are an `f64` with a truncated
-/// fraction, and a short word is an `f64` with 28 bits fewer.
+/// A long word, or a short word followed by zeros. Sign, exponent (biased by 1023) and fraction are
+/// laid out as in IEEE 754. So the upper 64 bits of a long word are an `f64` with a truncated
+/// fraction, and a short word is an `f64` whose last 28 bits are missing.
 ///
-/// An exponent field of 0 means zero, whatever the fraction: there are no subnormals, and a result
-/// that is below the least normal number before rounding becomes a zero of its sign. A field of
-/// 2047 means infinity, or with a fraction not a number; operations return only [`Word::NAN`] for
-/// the latter. Rounding is to nearest, ties to even; results beyond the range become infinity.
+/// An exponent field of 0 means zero, whatever the fraction is: there are no subnormals. A result
+/// that is below the least normal number before rounding becomes a zero of its sign. An exponent
+/// field of 2047 means infinity, or, with a fraction, not a number. Of the words that are not
+/// numbers, operations return only [`Word::NAN`]. Rounding is to nearest, ties to even. Results
+/// beyond the range become infinity.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Word {
     high: u64,
@@ -50,14 +51,14 @@ pub struct Word {
 impl Word {
     /// Plus zero, with all bits clear.
     pub const ZERO: Self = Self { high: 0, low: 0 };
-    /// All bits set, which comparisons return if they hold.
+    /// All bits set: the result of a comparison that holds.
     pub const ONES: Self = Self { high: u64::MAX, low: u8::MAX };
     /// Infinity.
     pub const INFINITY: Self = Self { high: EXPONENT << EXPONENT_SHIFT, low: 0 };
-    /// The result of operations that have no number as a result.
+    /// The result of operations whose result is not a number.
     pub const NAN: Self = Self { high: 0x7ff8 << 48, low: 0 };
 
-    /// Creates a word from its bits; bits above [`LONG_BITS`] are dropped.
+    /// Creates a word from its bits. Bits above [`LONG_BITS`] are dropped.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         let [b0, b1, b2, b3, b4, b5, b6, b7, b8, ..] = bits.to_le_bytes();
@@ -91,7 +92,7 @@ impl Word {
         if number.is_nan() { Self::NAN } else { Self { high: flushed(number.to_bits()), low: 0 } }
     }
 
-    /// Converts to the nearest `f64`, ties to even.
+    /// Converts the word to the nearest `f64`, ties to even.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         if self.is_nan() {
@@ -103,12 +104,12 @@ impl Word {
         f64::from_bits(high + u64::from(up))
     }
 
-    /// Converts to the nearest `f32`, ties to even, with one rounding.
+    /// Converts the word to the nearest `f32`, ties to even, with one rounding.
     #[must_use]
     pub fn to_f32(self) -> f32 {
-        // The lower bits are truncated and recorded in the last bit of the `f64`. It has enough
-        // more bits than an `f32` for the second rounding to give the same result as rounding the
-        // word.
+        // The lower bits are truncated, and the last bit of the `f64` records whether any of them
+        // was set. The `f64` has enough bits more than an `f32`: rounding it gives the same result
+        // as rounding the word.
         let cut =
             f64::from_bits(flushed(self.high) | u64::from(self.low != 0 && self.exponent() != 0));
         #[expect(clippy::cast_possible_truncation, reason = "rounded to nearest")]
@@ -116,38 +117,38 @@ impl Word {
         narrow
     }
 
-    /// Returns the short word in the upper half, without the bits behind it.
+    /// Returns the short word in the upper half. The bits behind it become zero.
     #[must_use]
     pub fn short(self) -> Self {
         Self { high: self.high & !BEHIND_SHORT, low: 0 }
     }
 
-    /// Reports whether all bits behind the short word are zero.
+    /// Returns whether all bits behind the short word are zero.
     #[must_use]
     pub fn is_short(self) -> bool {
         self.high & BEHIND_SHORT == 0 && self.low == 0
     }
 
-    /// Reports whether it is not a number.
+    /// Returns whether the word is not a number.
     #[must_use]
     pub fn is_nan(self) -> bool {
         let magnitude = self.high & !SIGN;
         magnitude > Self::INFINITY.high || magnitude == Self::INFINITY.high && self.low != 0
     }
 
-    /// Reports whether it is infinity of either sign.
+    /// Returns whether the word is infinity of either sign.
     #[must_use]
     pub fn is_infinite(self) -> bool {
         self.high & !SIGN == Self::INFINITY.high && self.low == 0
     }
 
-    /// Reports whether it is zero of either sign.
+    /// Returns whether the word is zero of either sign.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.exponent() == 0
     }
 
-    /// Reports whether the sign is set.
+    /// Returns whether the word's sign is set.
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.high & SIGN != 0
@@ -158,13 +159,13 @@ impl Word {
         self.high >> EXPONENT_SHIFT & EXPONENT
     }
 
-    /// Returns the significand of a normal number, including its hidden bit: 61 bits.
+    /// Returns the significand of a normal number, 61 bits including the hidden bit.
     pub(crate) fn significand(self) -> u64 {
         self.high << 8 & ((1 << 60) - 1) | u64::from(self.low) | 1 << 60
     }
 }
 
-/// Replaces a subnormal by a zero of its sign.
+/// Replaces a subnormal number by a zero of the same sign.
 pub(crate) fn flushed(high: u64) -> u64 {
     if high >> EXPONENT_SHIFT & EXPONENT == 0 { high & SIGN } else { high }
 }

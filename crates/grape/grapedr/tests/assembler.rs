@@ -66,7 +66,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         })
 }
 
-/// Random instructions that the machine can execute.
+/// Returns random instructions that the machine can execute.
 fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
     let instruction = prop::collection::vec(operation(), 0..3)
         .prop_filter_map("ports", |all| Instruction::new(all).ok());
@@ -90,7 +90,7 @@ proptest! {
         let _ = Kernel::assemble(&text);
     }
 
-    /// A kernel with one line replaced is either an error or a kernel that runs.
+    /// A kernel in which one line is replaced is either an error or a kernel that runs.
     #[test]
     fn any_kernel_by_hand_runs_or_is_an_error(
         at in 0..24_usize,

@@ -18,7 +18,7 @@ impl Numbers {
         f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
     }
 
-    /// Returns a column for each field; masses and widths are positive.
+    /// Returns a column of random numbers for each field. Masses and widths are positive.
     fn columns(&mut self, fields: &[sprat_formula::Field], count: usize) -> Vec<Vec<f64>> {
         fields
             .iter()
@@ -54,8 +54,8 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|numbers| Column::from(&numbers[..])).collect()
 }
 
-/// Returns the greatest error: of sums relative to the magnitude of their terms, of a vector's
-/// parts relative to the greatest of them, of other numbers relative to themselves.
+/// Returns the greatest error. Errors of sums are relative to the magnitude of their terms. Errors
+/// of a vector's parts are relative to the greatest part, and other errors to the number itself.
 fn error(program: &Program, run: &RunResult, judgement: &ReferenceOutput) -> f64 {
     let mut most: f64 = 0.0;
     let vector =
@@ -84,7 +84,7 @@ fn error(program: &Program, run: &RunResult, judgement: &ReferenceOutput) -> f64
     most
 }
 
-/// Bounds of the errors. Short words have one bit more than `f32`, and their sums are long; long
+/// Limits of the errors. Short words have one bit more than `f32`, and their sums are long. Long
 /// words have eight bits more than `f64`.
 const SHORT: f64 = 1e-6;
 const LONG: f64 = 1e-14;
@@ -134,7 +134,7 @@ fn published_kernels_take_no_more_steps() {
     }
 }
 
-/// Runs with different numbers of i and j, also with none.
+/// Kernels run with various numbers of i and j, including none.
 #[test]
 fn counts_of_all_sizes() {
     let program = program("gravity", Precision::F64);
@@ -178,7 +178,7 @@ fn a_watched_particle_shows_its_values() {
     assert_eq!((lane, first.values[0][lane].to_f64()), (1, 0.5));
 }
 
-/// Returns the result of a kernel's text for one i and these j.
+/// Returns the result of a kernel's text for one i and the given j.
 fn one(text: &str, j: &[f64]) -> Output {
     let program = sprat_formula::Kernel::parse(text, Precision::F64).unwrap().program;
     let inputs = Inputs::new(&program, vec![], vec![Column::from(j)], &[]).unwrap();
@@ -230,7 +230,8 @@ fn nan_and_infinity_follow_the_language() {
     assert_eq!(one("VARJ x\nVARF r\nr argmin= x\n", &[nan, inf]), Output::Index(vec![-1]));
 }
 
-/// Roots of normal numbers and quotients by them are right from the least to the greatest.
+/// Roots of all normal numbers, and quotients by them, are right from the least to the greatest
+/// number.
 #[test]
 fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
     let exponents = [
@@ -291,8 +292,8 @@ fn errors_say_which_memory_is_too_small() {
     assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
 }
 
-/// With more selections at once than masks and more values than registers, the compiler still finds
-/// masks and locations.
+/// The kernel needs more selections at once than there are masks, and more values than registers.
+/// The compiler still finds masks and locations.
 #[test]
 fn many_selections_share_few_masks() {
     let mut text = "VARI a\nVARJ b\nVARF r\n".to_owned();
@@ -312,8 +313,8 @@ fn many_selections_share_few_masks() {
     }
 }
 
-/// More comparisons are ready at once than there are masks, but their users are ready only after
-/// others used masks: each comparison must wait until its user is ready.
+/// More comparisons are ready at the same time than there are masks, but their users become ready
+/// only after others have used masks. So each comparison must wait until its user is ready.
 #[test]
 fn masks_are_set_late() {
     let names = ["a", "b", "c", "d", "e", "f"];

@@ -29,7 +29,7 @@ fn bits(holds: bool) -> Word {
     if holds { Word::ONES } else { Word::ZERO }
 }
 
-/// Returns the result that an operation must have for two words.
+/// Returns the result that an operation should have for two words.
 fn meaning(code: Code, a: Word, b: Word) -> Word {
     let shift = |left: bool| match u32::try_from(b.bits()) {
         Ok(by) if by < 72 => Word::from_bits(if left { a.bits() << by } else { a.bits() >> by }),
@@ -63,7 +63,8 @@ const NAMES: [&str; 18] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// The fast operations on a whole block give the same results as operations on single words.
+    /// The fast operations on a whole block give the same results as the operations on single
+    /// words.
     #[test]
     fn units_compute_the_same_on_all_elements(
         words in prop::collection::vec((word(), word()), VECTOR),

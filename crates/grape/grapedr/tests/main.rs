@@ -1,5 +1,5 @@
-//! All integration tests of the crate as one program, which links the dependencies only once.
-//! `cargo test -p sprat-grapedr --test grapedr NAME::` runs those of one file.
+//! The integration tests of the crate are one program, because each program is linked with all
+//! dependencies. `cargo test -p sprat-grapedr --test grapedr NAME::` runs the tests of one file.
 
 mod assembler;
 mod kernels;

@@ -65,7 +65,7 @@ proptest! {
         check(&case, chips)?;
     }
 
-    /// With arbitrary numbers, programs run and give results of the right lengths.
+    /// With arbitrary numbers, programs run and return results of the right lengths.
     #[test]
     fn wild_programs_run(case in cases(CaseKind::Wild, &[Type::F32, Type::F64], 70, 40)) {
         let kernel = compile(&case.program).unwrap();

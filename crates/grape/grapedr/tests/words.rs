@@ -1,4 +1,4 @@
-//! Compares every operation on words of all kinds with MPFR, rounded once.
+//! Compares every operation on words of all kinds with MPFR, which rounds once.
 
 use proptest::prelude::*;
 use rug::Float;
@@ -7,10 +7,10 @@ use rug::ops::AddAssignRound;
 use sprat_grapedr::{Width, Word};
 use std::cmp::Ordering;
 
-/// Far more bits than any sum or product needs.
+/// Precision in bits: far more than any sum or product needs.
 const EXACT: u32 = 2300;
 
-/// Returns a word's exact number, or `None` if it is not a number.
+/// Returns the exact number of a word, or `None` if the word is not a number.
 fn exact(word: Word) -> Option<Float> {
     if word.is_nan() {
         return None;
@@ -30,7 +30,7 @@ fn exact(word: Word) -> Option<Float> {
     Some((Float::with_val(EXACT, significand) << (exponent - 1023 - 60)) * sign)
 }
 
-/// Returns a number's word, rounded by MPFR.
+/// Returns the word of a number. MPFR rounds it.
 fn word(number: &Float, width: Width) -> Word {
     if number.is_nan() {
         return Word::NAN;
@@ -54,8 +54,8 @@ fn word(number: &Float, width: Width) -> Word {
     Word::from_bits(sign | u128::try_from(exponent - 1 + 1023).unwrap() << 60 | fraction)
 }
 
-/// Returns the nearest `f32`. Subnormals are rounded to whole units of the least one, because the
-/// library's own conversion is off by one for some of them.
+/// Returns the nearest `f32`. Subnormals are rounded to multiples of the least subnormal, because
+/// the library's own conversion is off by one for some of them.
 fn narrow(number: &Float) -> f32 {
     let normal = Float::with_val(EXACT, f32::MIN_POSITIVE);
     if number.cmp_abs(&normal) != Some(Ordering::Less) || number.is_zero() {
@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!(a.sub(b, width), judged(a, b, width, |a, b| sum(a, &-b.clone())));
     }
 
-    /// Tests neighbours, whose differences lose nearly all bits, and words whose sums lie half-way
+    /// Tests neighbours, whose differences lose nearly all bits, and words whose sums are half-way
     /// between two words.
     #[test]
     fn sums_of_neighbours(a in words(), by in -3i32..64, delta in -2i64..3, width in widths()) {
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// The word lies between two subnormals of `f32`, slightly nearer to the upper one.
+/// The word is between two subnormals of `f32`, slightly closer to the upper one.
 #[test]
 fn a_subnormal_of_f32_is_rounded_once() {
     let word = Word::from_bits(0x37_c4f4_5a10_0000_0000);

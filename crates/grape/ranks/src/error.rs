@@ -29,7 +29,7 @@ pub enum JoinError {
          does"
     )]
     Threads,
-    /// MPI has another number of ranks than mpirun has started.
+    /// MPI and mpirun disagree on the number of ranks.
     #[error(
         "mpirun says that there are {expected} ranks, MPI {found}; is it another MPI's mpirun?"
     )]
@@ -41,12 +41,14 @@ pub enum JoinError {
     },
 }
 
-/// The error of every exchange after the ranks have stopped: the reason that one of them gave.
+/// The error of every exchange after the ranks have stopped. It carries the reason of the first
+/// rank that stopped.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct Stopped {
-    /// The rank that gave the reason; `None` if all gave the same.
+    /// The rank that gave the reason; `None` if all ranks gave one reason, or if an exchange
+    /// exceeded [`MAX_WORDS`](crate::MAX_WORDS).
     pub rank: Option<usize>,
-    /// The reason.
+    /// The reason, as text for the user.
     pub text: String,
     /// The exit code for the reason.
     pub code: u8,
@@ -61,7 +63,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// The reason of a rank that stops, as it is sent to the others.
+/// The reason for which a rank stops, in the form in which it is sent to the others.
 #[derive(Debug)]
 pub(crate) struct StopReason {
     pub(crate) text: String,

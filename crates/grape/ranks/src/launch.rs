@@ -2,13 +2,14 @@
 
 use std::env::var;
 
-/// Environment variables with the number of ranks: Open MPI's `mpirun` sets the first; `srun` sets
-/// the second for a job step, whose tasks are ranks only if it also gives each a PMIx number.
+/// Environment variables that state the number of ranks. Open MPI's `mpirun` sets the first.
+/// Slurm's `srun` sets the second for a job step; the tasks of a job step are ranks only if `srun`
+/// also gives each task a PMIx number.
 const VARIABLES: [(&str, Option<&str>); 2] =
     [("OMPI_COMM_WORLD_SIZE", None), ("SLURM_STEP_NUM_TASKS", Some("PMIX_RANK"))];
 
-/// Returns the number of ranks: 1 if no variable states it. Asking MPI itself would make it start a
-/// daemon even for a single process.
+/// Returns the number of ranks: 1 if no variable states it. MPI itself is not asked, because it
+/// would start a daemon even for a single process.
 pub(crate) fn count() -> usize {
     let parse = |name: &str| var(name).ok()?.parse().ok();
     let counts = VARIABLES.iter().filter(|(_, with)| with.is_none_or(|with| var(with).is_ok()));

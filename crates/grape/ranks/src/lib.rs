@@ -1,10 +1,10 @@
-//! Ranks: processes, started by `mpirun`, that compute one thing together. Each does its part of
-//! the work and passes its results to the others.
+//! Ranks: processes, started by `mpirun`, that compute one thing together. Each rank does its part
+//! of the work and passes its results to the others.
 //!
-//! They communicate by MPI if that is built in (feature `mpi`); otherwise there is a single rank,
+//! Ranks communicate by MPI if MPI is built in (feature `mpi`). Without MPI there is a single rank,
 //! and the same calls work. Every exchange begins with a round in which each rank says whether it
-//! continues. If one cannot, it gives its reason, and all ranks stop with it: no rank waits for one
-//! that has ended, and the error is reported once.
+//! continues. If a rank cannot continue, it gives its reason, and all ranks stop: no rank waits for
+//! a rank that has ended, and the error is reported once.
 //!
 //! ```
 //! use sprat_ranks::Ranks;
@@ -33,18 +33,19 @@ use world::World;
 /// The single rank of a process that was started alone.
 pub static ALONE: Ranks = Ranks { several: None };
 
-/// Sent instead of a number of words by a rank that stops.
+/// A rank that stops sends this value in place of its number of words.
 const STOPS: u64 = u64::MAX;
 
-/// Limit on the words that all ranks together exchange at once: MPI counts them in 31 bits. An
-/// exchange of more fails on every rank.
+/// Limit on the words that all ranks together exchange at once: MPI counts them in 31 bits. A
+/// larger exchange fails on every rank.
 pub const MAX_WORDS: u64 = i32::MAX as u64;
 
 /// This process as one of the ranks.
 ///
-/// [`join`](Self::join) once, compute this rank's [`part`](Self::part), and exchange results with
-/// [`gather`](Self::gather) and [`broadcast`](Self::broadcast): all ranks must call them in the
-/// same order. Every rank calls [`end`](Self::end) last, with its success or its error.
+/// Call [`join`](Self::join) once, compute this rank's [`part`](Self::part), and exchange results
+/// with [`gather`](Self::gather) and [`broadcast`](Self::broadcast). All ranks must call the
+/// exchanges in the same order. Every rank calls [`end`](Self::end) last, with its success or its
+/// error.
 #[derive(Debug)]
 pub struct Ranks {
     several: Option<Several>,
@@ -53,7 +54,7 @@ pub struct Ranks {
 #[derive(Debug)]
 struct Several {
     world: World,
-    /// The reason for which all have stopped.
+    /// The reason for which all ranks have stopped; set once.
     stopped: OnceLock<Stopped>,
 }
 
@@ -107,7 +108,7 @@ impl Ranks {
         part(all, rank, self.count())
     }
 
-    /// Sends the first rank's words to all ranks; the words that others pass are dropped.
+    /// Sends the first rank's words to all ranks. The words that other ranks pass are dropped.
     ///
     /// # Errors
     /// [`Stopped`] if a rank has failed, or if all ranks together pass more than [`MAX_WORDS`]
@@ -131,7 +132,7 @@ impl Ranks {
         Ok(unpack(&self.broadcast(pack(&text))?))
     }
 
-    /// Sends each rank's words to all ranks; returns those of all, in the order of ranks.
+    /// Sends each rank's words to all ranks. Returns the words of all ranks, in the order of ranks.
     ///
     /// # Errors
     /// [`Stopped`] if a rank has failed, or if there are more than [`MAX_WORDS`] words in all.
@@ -150,8 +151,8 @@ impl Ranks {
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))
     }
 
-    /// Ends the communication: each rank reports that it is done, or the reason and exit code of
-    /// its failure. A rank that fails calls this in place of an exchange for which the others wait.
+    /// Ends the communication: each rank reports either success or the reason and exit code of its
+    /// failure. A rank that fails calls this in place of the exchange for which the others wait.
     ///
     /// # Errors
     /// [`Stopped`] with the reason of the first rank that has failed.
@@ -164,7 +165,8 @@ impl Ranks {
 }
 
 impl Several {
-    /// Returns each rank's number of words, if all continue.
+    /// Exchanges the numbers of words and returns one per rank, or stops if a rank stops or the sum
+    /// exceeds [`MAX_WORDS`].
     fn round(&self, mine: Result<usize, (String, u8)>) -> Result<Vec<usize>, Stopped> {
         if let Some(stopped) = self.stopped.get() {
             return Err(stopped.clone());
@@ -190,7 +192,8 @@ impl Several {
         Err(self.stopped.get_or_init(|| stopped).clone())
     }
 
-    /// Returns the reason of the first rank that stops, without its number if all give the same.
+    /// Returns the reason of the first rank that stops. The rank's number is left out if all ranks
+    /// give one reason.
     fn reasons(&self, mine: Option<(String, u8)>) -> Stopped {
         let mine = mine.map_or_else(Vec::new, |(text, code)| StopReason { text, code }.words());
         let lens: Vec<usize> = self

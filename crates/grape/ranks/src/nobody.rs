@@ -1,8 +1,8 @@
-//! Replaces `world` in a program without MPI, where there are no other ranks.
+//! Replaces `world` in a program that is built without MPI, where there are no other ranks.
 
 use crate::JoinError;
 
-/// Has no values.
+/// A type without values: without MPI, several ranks cannot be joined.
 #[derive(Debug)]
 pub(crate) enum World {}
 

@@ -19,7 +19,7 @@ const PANICKED: i32 = 101;
 
 /// All ranks. Dropping this finalises MPI, which waits for the others.
 pub(crate) struct World {
-    /// Used by one thread at a time.
+    /// The lock lets one thread at a time call MPI.
     universe: Mutex<Universe>,
     rank: usize,
     count: usize,
@@ -49,15 +49,15 @@ impl World {
         self.count
     }
 
-    /// Returns one word of each rank.
+    /// Sends one word to all ranks, and returns one word of each rank.
     pub(crate) fn each(&self, mine: u64) -> Vec<u64> {
         let mut all = vec![0; self.count];
         self.universe().world().all_gather_into(&mine, &mut all[..]);
         all
     }
 
-    /// Returns the words of each rank, given their numbers `lens`: at most [`crate::MAX_WORDS`] in
-    /// all.
+    /// Sends this rank's words to all ranks, and returns the words of each rank. `lens` gives the
+    /// number of words of each rank: at most [`crate::MAX_WORDS`] in all.
     pub(crate) fn gather(&self, mine: &[u64], lens: &[usize]) -> Vec<Vec<u64>> {
         let counts: Vec<i32> =
             lens.iter().map(|len| i32::try_from(*len).expect("below MAX_WORDS")).collect();
@@ -80,7 +80,7 @@ impl World {
         parts.collect()
     }
 
-    /// Copies the first rank's words into those of all ranks.
+    /// Overwrites `words` on every rank with those of the first rank.
     pub(crate) fn broadcast(&self, words: &mut [u64]) {
         let universe = self.universe();
         for message in words.chunks_mut(MESSAGE) {
@@ -103,8 +103,8 @@ impl fmt::Debug for World {
 }
 
 impl Drop for World {
-    /// Finalising MPI waits for the others, which may wait for a rank that panics: that rank aborts
-    /// them all.
+    /// Finalising MPI waits for all ranks. If this rank panics, others may wait for it forever, so
+    /// it aborts all ranks instead.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.universe().world().abort(PANICKED);

@@ -1,11 +1,12 @@
-//! Finds the inverse square roots that may be computed without handling special cases, because
-//! every error that this causes shows in the results.
+//! Finds the inverse square roots that may be computed without special cases: if such a root is
+//! wrong, this shows in the results.
 
 use sprat_formula::{Binary, Node, Program, Reduction, Unary};
 
-/// For each value, reports whether it is used only in sums, directly or through products and
-/// negations. If such a value is infinite or not a number, the sum is too, which the caller can
-/// detect; if it is a known multiple of the right value, the sum is the same multiple.
+/// Returns for each value whether it is used only in sums, directly or through products and
+/// negations. If such a value is infinite or not a number, the sum also is, which the caller can
+/// detect. If the value is a known multiple of the right value, the sum is the same multiple of the
+/// right sum.
 pub(crate) fn bare(program: &Program) -> Vec<bool> {
     let mut bare = vec![true; program.nodes().len()];
     for result in program.results() {

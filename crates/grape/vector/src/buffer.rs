@@ -7,14 +7,14 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Bytes that are aligned to a cache line.
+/// Memory that is aligned to a cache line.
 #[derive(Default)]
 pub(crate) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Allocates at least `bytes` zeros.
+    /// Allocates at least `bytes` bytes, all zero.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { lines: vec![Line::new_zeroed(); bytes.div_ceil(size_of::<Line>())] }
     }

@@ -1,5 +1,6 @@
 //! Machine code in memory, and the call into it. The pages are written first and then made
-//! executable, never both at once; they are unmapped when the code is dropped.
+//! executable, so they are never writable and executable at the same time. They are unmapped when
+//! the code is dropped.
 
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
@@ -9,11 +10,11 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// The loop over rows of j for one tile of i. Its arguments are: the rows, their number, the tile,
-/// the accumulators, the constants, and the memory for spills.
+/// The loop over the rows of j for one tile of i. Its arguments are: the rows, their number, the
+/// tile, the accumulators, the constants, and the memory for spilled values.
 type Function = unsafe extern "sysv64" fn(*const u8, usize, *const u8, *mut u8, *const u8, *mut u8);
 
-/// The bytes of each buffer that the code of a loop reads or writes.
+/// The number of bytes of each buffer that the code of a loop reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Bytes of one row.
@@ -38,7 +39,7 @@ impl Code {
         let bytes = &emitted.code;
         assert!(!bytes.is_empty(), "a function returns at least");
         let len = bytes.len();
-        // SAFETY: the kernel chooses where, so nothing that exists is replaced.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let at = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -50,7 +51,7 @@ impl Code {
         let code = Self { at: NonNull::new(at).ok_or(Errno::NOMEM)?, len, extent };
         // SAFETY: the mapping has `len` bytes, is writable, and nothing else refers to it.
         unsafe { at.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), len) };
-        // SAFETY: the mapping is ours, and no reference into it exists.
+        // SAFETY: this object owns the mapping, and no reference into the mapping exists.
         unsafe { mprotect(at, len, MprotectFlags::READ | MprotectFlags::EXEC) }?;
         Ok(code)
     }
@@ -58,7 +59,7 @@ impl Code {
     /// Runs the loop over `count` rows and leaves the accumulators in `sums`.
     ///
     /// # Panics
-    /// If a buffer is shorter than the code's extent, or `count` is 0.
+    /// A buffer is shorter than the code's extent, or `count` is 0.
     pub(crate) fn call(
         &self,
         rows: &[u8],
@@ -76,27 +77,27 @@ impl Code {
             pool.len() >= extent.pool && spills.len() >= extent.spills,
             "constants or room that are not there"
         );
-        // SAFETY: the address is that of a whole function of this type, which `Emitted` is and
-        // which stays mapped and executable as long as `self` lives.
+        // SAFETY: the address is that of a whole function of this type, because `Emitted` contains
+        // one. The function stays mapped and executable as long as `self` lives.
         let function = unsafe { std::mem::transmute::<*mut c_void, Function>(self.at.as_ptr()) };
         let (sums, spills) = (sums.as_mut_ptr(), spills.as_mut_ptr());
-        // SAFETY: the function stays within its extent of each buffer, and the buffers are as long
-        // as asserted above. It uses only registers that its calling convention allows, and the
-        // kernel was compiled for instructions that this processor has.
+        // SAFETY: the function stays within its extent of each buffer, and the assertions above
+        // check that the buffers are long enough. The function uses only registers that its calling
+        // convention allows. The kernel was compiled for instructions that this processor has.
         unsafe { function(rows.as_ptr(), count, tile.as_ptr(), sums, pool.as_ptr(), spills) };
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped it with this length, and no call is running, since a call borrows
-        // `self`.
+        // SAFETY: `new` mapped the code with this length. No call is running, because a call
+        // borrows `self`.
         let unmapped = unsafe { munmap(self.at.as_ptr(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours: {unmapped:?}");
     }
 }
 
-// SAFETY: after `new` the memory is only read and executed, and nothing in it belongs to a thread.
+// SAFETY: after `new` the memory is only read and executed, and none of it belongs to a thread.
 unsafe impl Send for Code {}
-// SAFETY: see `Send`; calls share no state except for their arguments.
+// SAFETY: as for `Send`. Calls share no state except their arguments.
 unsafe impl Sync for Code {}

@@ -18,13 +18,13 @@ use crate::loops::Loops;
 pub struct Options {
     /// The instruction set to compile for.
     pub target: Target,
-    /// The number of threads that run it, at most [`crate::THREADS_PER_PROCESSOR`] for each
-    /// processor. Results do not depend on it.
+    /// The number of threads that run the kernel, at most [`crate::THREADS_PER_PROCESSOR`] for each
+    /// processor. Results do not depend on this number.
     pub threads: NonZeroUsize,
 }
 
 impl Default for Options {
-    /// The best target that this processor supports, on all processors.
+    /// Returns the best target that this processor supports, and one thread for each processor.
     fn default() -> Self {
         Self {
             target: Target::best(),
@@ -35,9 +35,9 @@ impl Default for Options {
 
 /// A kernel that is compiled for a processor and can run on arrays.
 ///
-/// Compile once with [`Compiled::new`], then call [`Compiled::run`] as often as needed: the kernel
-/// owns its code and its threads, which wait between runs, and each run borrows its inputs and
-/// allocates its results. It may be shared between threads.
+/// Compile a kernel once with [`Compiled::new`], then call [`Compiled::run`] as often as needed.
+/// The kernel owns its code and its threads, which wait between runs. Each run borrows its inputs
+/// and allocates its results. Threads may share a kernel.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) program: Program,
@@ -57,11 +57,11 @@ pub(crate) enum Engine {
 }
 
 impl Compiled {
-    /// Compiles a kernel. Products that are added are contracted to fused multiply-adds
-    /// ([`Program::contracted`]) where the target has instructions for them.
+    /// Compiles a kernel. If the target has instructions for it, products that are added are
+    /// contracted to fused multiply-adds ([`Program::contracted`]).
     ///
     /// # Errors
-    /// [`Error`] says why the kernel could not be compiled, or its threads not started.
+    /// [`Error`] says why the kernel could not be compiled or why its threads could not be started.
     pub fn new(program: &Program, options: Options) -> Result<Self, Error> {
         let Options { target, threads } = options;
         if !target.is_supported() {
@@ -77,7 +77,7 @@ impl Compiled {
         Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, threads })
     }
 
-    /// Returns the kernel as it is computed, after contraction.
+    /// Returns the kernel in the form that is computed, after contraction.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program

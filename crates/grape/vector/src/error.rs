@@ -1,10 +1,10 @@
-//! Errors of compiling a kernel.
+//! Errors of compiling and starting a kernel.
 
 use crate::target::Target;
 use crate::threads::THREADS_PER_PROCESSOR;
 use thiserror::Error;
 
-/// The reason why a kernel was not compiled.
+/// Why a kernel was not compiled, or its threads were not started.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The processor lacks the instructions of the target.
@@ -15,21 +15,21 @@ pub enum Error {
         /// The best target that this processor supports.
         best: Target,
     },
-    /// The kernel needs more code than the limit.
+    /// The code of the kernel exceeds [`MAX_CODE`](crate::MAX_CODE).
     #[error(
         "the loop of this kernel takes {bytes} bytes of code, {limit} are the limit; split the \
          kernel in two"
     )]
     TooLarge {
-        /// Bytes of code that the kernel needs.
+        /// The number of bytes of code that the kernel needs.
         bytes: usize,
-        /// Bytes of code that are allowed.
+        /// The largest number of bytes that is allowed.
         limit: usize,
     },
-    /// The system gave no memory for code, or does not allow memory to be executable.
+    /// The system does not give memory for code, or does not allow memory to be executable.
     #[error("no executable memory: {0}; where the system forbids it, compile for Target::Portable")]
     Memory(std::io::Error),
-    /// The caller asked for more threads than are of any use.
+    /// The caller asked for more threads than can be useful.
     #[error(
         "{threads} threads: {limit} are the limit, {THREADS_PER_PROCESSOR} for each of \
          {processors} processors; more \

@@ -2,7 +2,7 @@
 
 use crate::target::Target;
 
-/// The limit for the code of one loop, in bytes: several times what the longest program needs.
+/// Limit on the code of one loop, in bytes: several times what the longest program needs.
 pub const MAX_CODE: usize = 16 << 20;
 
 /// Figures about a compiled kernel, for reports and tests.
@@ -10,18 +10,18 @@ pub const MAX_CODE: usize = 16 << 20;
 pub struct Facts {
     /// The target that the kernel was compiled for.
     pub target: Target,
-    /// Particles that one vector holds.
+    /// Number of particles that one vector holds.
     pub lanes: usize,
-    /// Vectors of i that the loop works on at the same time.
+    /// Number of vectors of i on which the loop works at the same time.
     pub unroll: usize,
     /// Bytes of code; 0 if the target is portable.
     pub code: usize,
-    /// Instructions of one loop iteration: one j for all its vectors.
+    /// Number of instructions of one loop iteration, which computes one j with all vectors of i.
     pub instructions: usize,
-    /// Vector registers that the code uses.
+    /// Number of vector registers that the code uses.
     pub registers: usize,
-    /// Values that were spilled from registers to memory.
+    /// Number of values that were spilled from registers to memory.
     pub spills: usize,
-    /// Bytes of a row, which is one j as it is broadcast.
+    /// Bytes of a row: the values of one j, each of which is broadcast to all lanes.
     pub row: usize,
 }

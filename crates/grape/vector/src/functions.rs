@@ -1,21 +1,22 @@
-//! Functions that no single instruction computes exactly: an estimate or a polynomial, and the
-//! operations that refine it.
+//! Functions that no single instruction computes exactly. Each begins with an estimate or a
+//! polynomial, which further operations refine.
 
 use crate::ir::{Kind, Op, Var};
 use crate::lower::Lower;
 use crate::target::Target;
 use sprat_formula::Compare;
 
-/// Coefficients of the series of (1 - e)^(-1/2) after its leading 1. If y is an estimate of the
-/// inverse square root of x and e = 1 - x y^2, then y (1 + e/2 + 3/8 e^2 + ...) is the exact
+/// Coefficients of the series of (1 - e)^(-1/2) after its leading 1. Let y be an estimate of the
+/// inverse square root of x, and e = 1 - x y^2. Then y (1 + e/2 + 3/8 e^2 + ...) is the exact
 /// inverse root.
 const SERIES: [f64; 4] = [0.5, 0.375, 0.3125, 0.273_437_5];
 
-/// Accuracies in bits that the AVX-512 estimate gives with 0, 1, 2 and 3 terms; an error of 2 units
-/// in the last place counts as all bits.
+/// Accuracies in bits that the AVX-512 estimate reaches with 0, 1, 2 and 3 terms. An error of 2
+/// units in the last place counts as full accuracy.
 const TERMS_512: [u8; 4] = [14, 27, 40, 53];
 
-/// Accuracies in bits that the AVX2 estimate, of 11 and a half bits, gives with 0, 1 and 2 terms.
+/// Accuracies in bits that the AVX2 estimate, which has 11 and a half bits, reaches with 0, 1 and 2
+/// terms.
 const TERMS_2: [u8; 3] = [11, 21, 24];
 
 /// Degrees of the polynomials for e^r with |r| <= ln 2 / 2, for 32 and 64 bits.
@@ -29,7 +30,7 @@ impl Lower<'_> {
                 self.refine(kind, x, y, terms)
             }
             (_, Some(terms)) => {
-                // The estimate takes numbers below the least normal one for 0: such x are scaled up
+                // The estimate treats numbers below the least normal one as 0. Such x are scaled up
                 // first, and the result is scaled back.
                 let (least, up, down) =
                     (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
@@ -43,7 +44,8 @@ impl Lower<'_> {
                 let less = self.inst(Op::Mul, kind, &[y, down]);
                 self.blend(kind, small, less, y)
             }
-            // AVX2 has no estimate of 64 bits; one of 32 bits would have to be scaled both ways.
+            // AVX2 has no estimate for 64 bits. With one for 32 bits, x and the result would have
+            // to be scaled.
             (_, None) => {
                 let root = self.inst(Op::Sqrt, kind, &[x]);
                 let one = self.number(kind, 1.0);
@@ -53,7 +55,7 @@ impl Lower<'_> {
     }
 
     /// Refines an estimate by one step with this many terms. If x is 0, infinite or not a number, e
-    /// is not a number: the minimum replaces it by 1, which leaves y as it is.
+    /// is not a number. The minimum then replaces e by 1, which leaves y unchanged.
     fn refine(&mut self, kind: Kind, x: Var, y: Var, terms: usize) -> Var {
         if terms == 0 {
             return y;
@@ -65,7 +67,7 @@ impl Lower<'_> {
         self.series(kind, y, e, terms)
     }
 
-    /// Computes y times the sum of 1 and this many terms of the series in e.
+    /// Computes y times a sum: 1, and this many terms of the series in e.
     fn series(&mut self, kind: Kind, y: Var, e: Var, terms: usize) -> Var {
         let mut factor = self.number(kind, SERIES[terms - 1]);
         for &term in SERIES[..terms - 1].iter().rev() {
@@ -80,11 +82,10 @@ impl Lower<'_> {
         self.inst(Op::Fma, kind, &[part, factor, y])
     }
 
-    /// Computes an inverse root that need not be right for x that are 0, infinite, not a number or
-    /// below the least normal one: for these the result may be anything that is infinite or not a
-    /// number. Returns it with the factor that the result must be multiplied by. With one term of
-    /// the series, leaving out a multiplication makes the result twice the inverse root: y (3 - x
-    /// y^2).
+    /// Computes an inverse root that may be wrong if x is 0, infinite, not a number, or below the
+    /// least normal number. In these cases the result is infinite or not a number. Returns the
+    /// result with the factor by which it must be multiplied. With one term of the series, the
+    /// result is twice the inverse root, y (3 - x y^2), which saves a multiplication.
     pub(crate) fn bare_rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> (Var, f64) {
         let terms = match self.terms(kind, bits) {
             Some(terms) if terms > 0 => terms,
@@ -102,7 +103,8 @@ impl Lower<'_> {
         (self.series(kind, y, e, terms), 1.0)
     }
 
-    /// Returns the number of terms that an accuracy needs, or `None` if the target has no estimate.
+    /// Returns the number of terms that an accuracy of `bits` needs. `None` if the target has no
+    /// estimate.
     fn terms(&self, kind: Kind, bits: u8) -> Option<usize> {
         let (good, most): (&[u8], _) = match (self.target, kind) {
             (Target::Avx512, Kind::F32) => (&TERMS_512, 1),
@@ -115,8 +117,8 @@ impl Lower<'_> {
 
     /// Computes e^x as 2^n times a polynomial in r, where x = n ln 2 + r.
     pub(crate) fn exp(&mut self, kind: Kind, x: Var) -> Var {
-        // Beyond these limits the result is infinity or 0 anyway. The order of the operands keeps
-        // what is not a number.
+        // Beyond these limits the result is infinity or 0 anyway. The order of the operands of
+        // `min` and `max` preserves a NaN.
         let [most, least] = if kind == Kind::F32 { [89.0, -105.0] } else { [710.0, -746.0] };
         // ln 2 in two parts; the first has so few bits that its products with n are exact.
         let [high, low] = if kind == Kind::F32 {
@@ -145,14 +147,14 @@ impl Lower<'_> {
         self.scale(kind, sum, n)
     }
 
-    /// Computes a times 2^n. Without an instruction for it, this takes two steps, because 2^n may
-    /// overflow where the product does not.
+    /// Computes a times 2^n. Without an instruction for this, it takes two steps, because 2^n may
+    /// overflow although the product does not.
     fn scale(&mut self, kind: Kind, a: Var, n: Var) -> Var {
         if self.target == Target::Avx512 {
             return self.inst(Op::Scale, kind, &[a, n]);
         }
-        // After adding this number, n stands in the lowest bits together with the exponent's bias;
-        // a shift then moves it to where exponents are.
+        // After this number is added, the lowest bits contain n plus the exponent's bias. A shift
+        // then moves them to the position of the exponent.
         let (digits, bias) = if kind == Kind::F32 { (23u8, 127.0) } else { (52, 1023.0) };
         let magic = self.number(kind, 1.5 * 2f64.powi(i32::from(digits)) + bias);
         let half = self.number(kind, 0.5);

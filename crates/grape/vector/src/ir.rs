@@ -1,25 +1,25 @@
-//! The body of a kernel's loop over j in terms of what processors have: operations on vectors, and
+//! The body of a kernel's loop over j, in terms of what processors have: operations on vectors, and
 //! a memory location for each input.
 
 use sprat_formula::Value;
 
-/// Bytes of memory for one spilled value: those of the longest vector.
+/// Bytes of memory for one spilled value: the size of the longest vector.
 pub(crate) const SPILL: usize = 64;
 
 /// The type of the numbers in a vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {
-    /// 32-bit numbers; also masks on processors without mask registers, where the sign of each
-    /// number decides.
+    /// 32-bit numbers. On processors without mask registers, also masks: a lane is selected if the
+    /// sign bit of its number is set.
     F32,
-    /// 64-bit numbers, or masks likewise.
+    /// 64-bit numbers, or masks as for [`Kind::F32`].
     F64,
     /// A mask in a mask register.
     Mask,
 }
 
 impl Kind {
-    /// Returns the bytes of one number.
+    /// Returns the size of one number in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -39,10 +39,10 @@ impl Var {
     }
 }
 
-/// Where a value lies before the loop begins.
+/// Where a value is before the loop begins.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Home {
-    /// Nowhere: an instruction computes it.
+    /// The value has no location: an instruction computes it.
     None,
     /// A vector of the tile, at this byte offset.
     Tile(usize),
@@ -54,7 +54,7 @@ pub(crate) enum Home {
     Sum(usize),
 }
 
-/// The operation of an instruction. Its operands are `a`, `b` and `c`, in this order.
+/// The operation of an instruction. Its operands are called `a`, `b` and `c`, in this order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Op {
     Add,
@@ -77,15 +77,15 @@ pub(crate) enum Op {
     Estimate,
     /// Rounds to the nearest whole number.
     Round,
-    /// `a` times two to the power of `b`, which is a whole number.
+    /// `a` times two to the power of `b`. `b` must be a whole number.
     Scale,
     /// Shifts bits to the left.
     Shift(u8),
-    /// Converts from the other type of number.
+    /// Converts numbers of the other size to this type.
     Convert,
-    /// Compares by the predicate of the instruction's encoding, and gives a mask.
+    /// Compares by this predicate, as instructions encode it. The result is a mask.
     Compare(u8),
-    /// `b` where the mask `a` holds, otherwise `c`.
+    /// `b` in the lanes that the mask `a` selects, otherwise `c`.
     Blend,
     /// Bitwise on masks in mask registers.
     MaskAnd,
@@ -97,8 +97,8 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inst {
     pub(crate) op: Op,
-    /// The type of the numbers that it works on, which is also the type of its result except for
-    /// comparisons.
+    /// The type of the numbers that the instruction works on. The result has the same type, except
+    /// for comparisons.
     pub(crate) kind: Kind,
     pub(crate) to: Var,
     pub(crate) operands: [Var; 3],
@@ -132,11 +132,12 @@ impl PoolConstant {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub(crate) var: Var,
-    /// The byte offset where its vector is stored.
+    /// The byte offset at which the accumulator's vector is stored.
     pub(crate) at: usize,
-    /// The constant that it starts with.
+    /// The constant with which the accumulator starts.
     pub(crate) start: Var,
-    /// The factor that it is multiplied by after the loop, if any, and the constant that holds it.
+    /// The factor by which the accumulator is multiplied after the loop, and the constant that
+    /// holds the factor. `None` if there is no factor.
     pub(crate) scale: Option<(f64, Var)>,
 }
 

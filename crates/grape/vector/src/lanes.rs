@@ -1,6 +1,6 @@
 //! Values of a kernel for [`LANES`] particles at once, computed by loops over arrays. On all
-//! targets this computes what is needed once for each i or j; on the portable target it computes
-//! pairs as well.
+//! targets this computes the values that are needed once for each i or once for each j. On the
+//! portable target it also computes pairs.
 
 use sprat_formula::{Binary, Column, Compare, Data, Node, Program, Type, Unary, Value};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The number of particles that one array holds.
 pub(crate) const LANES: usize = 64;
 
-/// Operations on numbers, written once for both types.
+/// The unary operations, written once for both number types.
 macro_rules! unary {
     ($op:expr, $to:expr, $a:expr) => {{
         let a = $a;
@@ -74,8 +74,8 @@ impl Lanes {
         &self.values[value.index()]
     }
 
-    /// Sets one lane to a number, rounded to the value's type; a bool is set to whether it is not
-    /// 0.
+    /// Sets one lane to a number, rounded to the value's type. A bool is set to true if the number
+    /// is not 0.
     pub(crate) fn set(&mut self, value: Value, lane: usize, number: f64) {
         match &mut self.values[value.index()] {
             #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
@@ -95,8 +95,8 @@ impl Lanes {
         }
     }
 
-    /// Loads a variable's numbers for a range of particles. Lanes beyond its end repeat the last
-    /// particle.
+    /// Loads a variable's numbers for a range of particles. If the range is shorter than the lanes,
+    /// its last particle is repeated.
     pub(crate) fn load(&mut self, value: Value, column: &Column<'_>, particles: Range<usize>) {
         let stride = column.stride();
         #[expect(
@@ -112,8 +112,8 @@ impl Lanes {
         }
     }
 
-    /// Computes a value from its operands, which come before it in the program. It does nothing for
-    /// variables, constants and numbers, which the caller sets.
+    /// Computes a value from its operands, which precede it in the program. Does nothing for
+    /// variables, constants and numbers, because the caller sets these.
     pub(crate) fn compute(&mut self, value: Value, node: Node) {
         let (before, rest) = self.values.split_at_mut(value.index());
         let of = |value: Value| &before[value.index()];
@@ -172,8 +172,8 @@ impl Lanes {
     }
 }
 
-/// Loads numbers that are `stride` apart for a range of particles, and repeats the last one beyond
-/// its end.
+/// Loads the numbers of a range of particles, which are `stride` apart. If the range is shorter
+/// than the lanes, its last number is repeated.
 fn take<T, F: Copy>(
     to: &mut [T; LANES],
     from: &[F],
@@ -181,7 +181,7 @@ fn take<T, F: Copy>(
     particles: Range<usize>,
     op: impl Fn(F) -> T,
 ) {
-    // Most columns are contiguous: the compiler vectorizes this case.
+    // Most columns are contiguous. The compiler vectorizes this case.
     match from.get(particles.start..particles.start + LANES) {
         Some(run) if stride == 1 && particles.len() >= LANES => {
             to.iter_mut().zip(run).for_each(|(to, &x)| *to = op(x))
@@ -204,7 +204,7 @@ fn compare<T: PartialOrd>(op: Compare, to: &mut [bool; LANES], a: &[T; LANES], b
 }
 
 impl Lane {
-    /// Returns a lane as a number; a bool is 1 or 0.
+    /// Returns the number in a lane. A bool counts as 1 or 0.
     pub(crate) fn number(&self, lane: usize) -> f64 {
         match self {
             Self::F32(lanes) => f64::from(lanes[lane]),

@@ -1,9 +1,9 @@
 //! Runs kernels with the processor's vector instructions. A [`sprat_formula::Program`] is compiled
-//! to machine code for AVX-512 or AVX2 (on other processors it is computed by loops over arrays),
-//! and runs on arrays with several threads.
+//! to machine code for AVX-512 or AVX2, and then runs on arrays with several threads. On other
+//! processors, loops over arrays compute it.
 //!
-//! The loop holds several vectors of i, one particle in each lane, and broadcasts one j after the
-//! other to all lanes.
+//! The loop holds several vectors of i, with one particle in each lane. It broadcasts one j after
+//! the other to all lanes.
 
 #[cfg(all(target_arch = "x86_64", unix))]
 mod bare;

@@ -1,5 +1,5 @@
-//! The loops of a kernel as machine code: a quick one that is right for ordinary numbers, and a
-//! careful one that is right for all numbers.
+//! The loops of a kernel as machine code: a quick loop that is right for ordinary numbers, and a
+//! careful loop that is right for all numbers.
 
 use crate::bare::bare;
 use crate::buffer::{Buffer, get_f32, get_f64};
@@ -18,8 +18,8 @@ use std::ops::Range;
 /// Limit on the vectors of i that one loop works on.
 const MAX_UNROLL: usize = 4;
 
-/// The smallest factor by which sums may be multiplied at the end: it must leave enough of the
-/// numbers' range for the computation itself.
+/// The smallest factor by which sums may be multiplied after the loop. A smaller factor would leave
+/// too little of the numbers' range for the computation itself.
 const LEAST_SCALE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The loops of a kernel.
@@ -28,8 +28,8 @@ pub(crate) struct Loops {
     target: Target,
     /// The loop that is right for all numbers.
     careful: Loop,
-    /// A loop that is right if its sums are finite. If one is not, the careful loop computes them
-    /// again.
+    /// A loop whose sums are right if they are finite. If a sum is not finite, the careful loop
+    /// computes all of them again. `None` if the quick loop would save nothing.
     quick: Option<Loop>,
     /// The byte ranges of the sums among the accumulators.
     sums: Vec<(Kind, Range<usize>)>,
@@ -43,7 +43,7 @@ struct Loop {
     spills: usize,
 }
 
-/// What a thread needs for calls: the constants of both loops, and memory for spilled values.
+/// What a thread needs for calls: the constants of both loops, and the memory for spilled values.
 #[derive(Default)]
 pub(crate) struct Scratch {
     careful: Buffer,
@@ -52,7 +52,7 @@ pub(crate) struct Scratch {
 }
 
 impl Loops {
-    /// Compiles a kernel. The figures returned are those of the loop that runs first.
+    /// Compiles a kernel. The returned figures are those of the quick loop if there is one.
     pub(crate) fn new(
         program: &Program,
         shape: &Shape,
@@ -68,7 +68,7 @@ impl Loops {
             unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| build(1));
         let width = target.lanes(shape.wide) * unroll;
         let (one, emitted) = Loop::new(one, shape, target, width)?;
-        // Both loops work on the same tiles.
+        // Both loops must work on tiles of the same width.
         let (careful, quick) = match bare {
             Some(_) => (Loop::new(body(unroll, none), shape, target, width)?.0, Some(one)),
             None => (one, None),
@@ -93,7 +93,7 @@ impl Loops {
         Ok((Self { target, careful, quick, sums }, facts))
     }
 
-    /// Prepares what a thread needs for calls, from the values that are the same for all particles.
+    /// Makes what a thread needs for calls, from the values that are the same for all particles.
     pub(crate) fn scratch(&self, values: &Lanes) -> Scratch {
         let quick = self.quick.as_ref();
         let spills = self.careful.spills.max(quick.map_or(0, |quick| quick.spills));
@@ -104,8 +104,8 @@ impl Loops {
         }
     }
 
-    /// Runs the quick loop over the rows, and the careful one if a sum is not finite. It leaves the
-    /// accumulators in `sums`.
+    /// Runs the quick loop over the rows. If a sum is not finite, runs the careful loop too. Leaves
+    /// the accumulators in `sums`.
     pub(crate) fn call(
         &self,
         rows: &[u8],
@@ -184,8 +184,8 @@ impl Loop {
     }
 }
 
-/// Reports whether a body has fewer instructions than the careful one, and factors that leave
-/// enough of the numbers' range.
+/// Returns whether a body is worth a loop of its own: it has fewer instructions than the careful
+/// body, and its factors leave enough of the numbers' range.
 fn is_quick(body: &Body, careful: &Body) -> bool {
     let mut scales = body.sums.iter().filter_map(|sum| sum.scale);
     body.insts.len() < careful.insts.len() && scales.all(|(scale, _)| scale >= LEAST_SCALE)

@@ -1,5 +1,5 @@
-//! Lowers a kernel's values to the body of its loop over j, with several vectors of i side by side,
-//! each with its own accumulators.
+//! Lowers a kernel's values to the body of its loop over j. The body works on several vectors of i
+//! in parallel, each with accumulators of its own.
 
 use crate::ir::{Body, Home, Inst, Kind, Op, PoolConstant, Sum, Var};
 use crate::shape::{Shape, carrier};
@@ -18,14 +18,14 @@ pub(crate) struct Lower<'p> {
     unroll: usize,
     pooled: HashMap<PoolConstant, Var>,
     rows: HashMap<(usize, Kind), Var>,
-    /// For each value, the variable of the copy that is being built.
+    /// For each value, the variable that holds it in the copy that is being built.
     vars: Vec<Option<Var>>,
-    /// Which values may be off by a constant factor ([`crate::bare`]).
+    /// For each value, whether it may be wrong by a constant factor ([`crate::bare`]).
     bare: Vec<bool>,
     scales: Vec<f64>,
 }
 
-/// Builds the body for `unroll` vectors of i, with their instructions interleaved. `bare` marks the
+/// Builds the body for `unroll` vectors of i, and interleaves their instructions. `bare` marks the
 /// values that need no special cases ([`crate::bare`]).
 pub(crate) fn lower(
     program: &Program,
@@ -55,14 +55,14 @@ pub(crate) fn lower(
     lower.body
 }
 
-/// Interleaves the instructions of the copies, which differ only in their variables: while one
-/// chain of dependent operations waits, the others proceed.
+/// Interleaves the instructions of the copies, which differ only in their variables. While one
+/// chain of dependent operations waits, the other chains proceed.
 fn interleave(insts: &[Inst], copies: usize) -> Vec<Inst> {
     let each = insts.len() / copies;
     (0..insts.len()).map(|at| insts[at % copies * each + at / copies]).collect()
 }
 
-/// Counts for each value how often other values and results use it.
+/// Counts, for each value, how often other values and results use it.
 fn uses(program: &Program) -> Vec<u32> {
     let mut uses = vec![0; program.nodes().len()];
     for (node, _) in program.nodes() {
@@ -88,8 +88,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Reports whether a value is fused with the addition to its accumulator: a product or a
-    /// negation that nothing else uses.
+    /// Returns whether a value is fused with the addition to its accumulator. This holds for a
+    /// product or a negation that nothing else uses.
     fn is_fused(&self, value: Value, uses: &[u32]) -> bool {
         let sum = |result: &sprat_formula::ResultField| {
             result.reduction == Reduction::Sum && result.contribution == value
@@ -163,7 +163,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Returns the factor that a product or a negation must be multiplied by to be right.
+    /// Returns the factor by which a product or a negation must be multiplied to be right.
     fn correction(&self, node: Node) -> f64 {
         match node {
             Node::Unary(Unary::Neg, _) | Node::Binary(Binary::Mul, ..) => {
@@ -224,8 +224,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Returns an operand of a pair's value or of a result, wherever it was computed. A bool is
-    /// returned as a mask.
+    /// Returns an operand of a pair's value or of a result, wherever the operand was computed. A
+    /// bool is returned as a mask.
     fn operand(&mut self, value: Value, copy: usize) -> Var {
         if let Some(var) = self.vars[value.index()] {
             return var;
@@ -261,14 +261,14 @@ impl Lower<'_> {
         var
     }
 
-    /// Turns a number that is 1 or 0 into a mask.
+    /// Turns numbers that are 1 or 0 into a mask.
     fn mask_of(&mut self, var: Var) -> Var {
         let kind = self.body.vars[var.index()].0;
         let zero = self.number(kind, 0.0);
         self.compare(Compare::Ne, kind, &[var, zero])
     }
 
-    /// Returns the type of a value's vectors.
+    /// Returns the type of the vectors that hold a value.
     fn kind(&self, value: Value) -> Kind {
         let of = self.program.type_of(value);
         if of == sprat_formula::Type::Bool {
@@ -288,8 +288,8 @@ impl Lower<'_> {
     }
 
     pub(crate) fn compare(&mut self, op: Compare, kind: Kind, operands: &[Var]) -> Var {
-        // Ordered and quiet predicates, except for the last, which also holds if an operand is not
-        // a number.
+        // The predicates are ordered and quiet. The last one is unordered: it also holds if an
+        // operand is not a number.
         let predicate = match op {
             Compare::Lt => 17,
             Compare::Le => 18,
@@ -303,8 +303,8 @@ impl Lower<'_> {
             return to;
         }
         let narrow = self.inst(Op::Compare(predicate), kind, operands);
-        // All bits of a mask are equal. As a number its sign decides, and conversion keeps the
-        // sign.
+        // All bits of a mask are equal. If a mask is read as a number, only the sign matters, and
+        // conversion preserves the sign.
         if mask == kind { narrow } else { self.inst(Op::Convert, mask, &[narrow]) }
     }
 
@@ -328,7 +328,7 @@ impl Lower<'_> {
         self.inst(Op::MaskOr, kind, &[yes, no])
     }
 
-    /// Selects between numbers, after converting the mask to their type.
+    /// Selects between numbers. Converts the mask to the numbers' type first.
     pub(crate) fn blend(&mut self, kind: Kind, mask: Var, yes: Var, no: Var) -> Var {
         let mask = self.mask_for(kind, mask);
         self.inst(Op::Blend, kind, &[mask, yes, no])
@@ -339,7 +339,7 @@ impl Lower<'_> {
         if of == Kind::Mask || of == kind { mask } else { self.inst(Op::Convert, kind, &[mask]) }
     }
 
-    /// Adds an accumulator whose sum must be multiplied by `scale` to be right.
+    /// Adds an accumulator, whose sum must be multiplied by `scale` to be right.
     fn sum(&mut self, kind: Kind, at: usize, start: f64, scale: f64, copy: usize) -> Var {
         let start = self.number(kind, start);
         let at = self.vector(at, kind, copy);
@@ -357,8 +357,8 @@ impl Lower<'_> {
         self.push(op, kind, sum, &operands);
     }
 
-    /// Returns the byte offset of one copy's vector: the vectors of all copies of a field are
-    /// adjacent.
+    /// Returns the byte offset of one copy's vector. The vectors of one field are adjacent for all
+    /// copies.
     fn vector(&self, at: usize, kind: Kind, copy: usize) -> usize {
         (at * self.unroll + kind.bytes() * copy) * self.lanes
     }
@@ -376,7 +376,7 @@ impl Lower<'_> {
         self.bits(kind, SIGN[usize::from(kind == Kind::F64)])
     }
 
-    /// Returns a constant, rounded to its type.
+    /// Returns the constant `number`, rounded to its type.
     pub(crate) fn number(&mut self, kind: Kind, number: f64) -> Var {
         #[expect(clippy::cast_possible_truncation, reason = "rounded to its kind")]
         let bits =

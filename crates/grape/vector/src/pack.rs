@@ -1,5 +1,5 @@
-//! Converts columns of any stride and type to rows of j and tiles of i. On the way it computes what
-//! depends on one particle alone.
+//! Converts columns of any stride and type to rows of j and tiles of i. Also computes the values
+//! that depend on one particle alone.
 
 use crate::buffer::{put_f32, put_f64};
 use crate::ir::Kind;
@@ -8,7 +8,7 @@ use crate::shape::{PairInput, Shape};
 use sprat_formula::{Column, Inputs, Node, Program, Scope, Value};
 use std::ops::Range;
 
-/// The values that are computed outside of pairs, in order.
+/// The values that are computed outside of pairs, in the order of the program.
 #[derive(Debug)]
 pub(crate) struct Pack {
     run: Vec<(Value, Node)>,
@@ -36,7 +36,8 @@ impl Pack {
         }
     }
 
-    /// Writes some i as tiles of `width` particles. The last tile is padded with the last particle.
+    /// Writes a range of i as tiles of `width` particles. The last tile is padded with the last
+    /// particle.
     pub(crate) fn tiles(
         &self,
         shape: &Shape,
@@ -62,7 +63,7 @@ impl Pack {
         }
     }
 
-    /// Writes some j as rows.
+    /// Writes a range of j as rows.
     pub(crate) fn rows(
         &self,
         shape: &Shape,
@@ -96,7 +97,8 @@ pub(crate) fn write_row_indices(shape: &Shape, count: usize, rows: &mut [u8]) {
     }
 }
 
-/// Computes the values of a range of particles; lanes beyond its end repeat the last one.
+/// Computes the values of a range of particles. If the range is shorter than the lanes, its last
+/// particle is repeated.
 fn load(
     nodes: &[(Value, Node)],
     columns: &[Column<'_>],
@@ -113,8 +115,8 @@ fn load(
     }
 }
 
-/// Writes the lanes of a value, each to the beginning of one destination, until the destinations
-/// end.
+/// Writes the lanes of a value, one lane to the beginning of each destination, until the
+/// destinations end.
 fn spread<'a>(lane: &Lane, input: &PairInput, destinations: impl Iterator<Item = &'a mut [u8]>) {
     let bit = |&bool: &bool| u8::from(bool);
     match (lane, input.kind) {

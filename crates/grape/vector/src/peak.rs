@@ -1,17 +1,17 @@
-//! A kernel that shows the processor's best rate: only fused multiply-adds, in chains that do not
-//! depend on each other.
+//! A kernel that reaches the processor's best rate: it has only fused multiply-adds, in chains that
+//! do not depend on each other.
 
 use sprat_formula::{Binary, Builder, Field, Node, Program, Reduction, Type};
 
-/// Floating-point operations of one pair of [`peak`].
+/// Number of floating-point operations of one pair of [`peak`].
 pub const PEAK_FLOPS: u32 = 16;
 
-/// The numbers of variables of i and of j. Each of their products is a chain.
+/// The numbers of variables of i and of j. Each product of a variable of i and one of j is a chain.
 const I: u8 = 2;
 const J: u8 = 4;
 
-/// Returns the kernel. Measure it like any other: the rates of other kernels are compared with its
-/// rate.
+/// Returns the kernel. Measure it as any other kernel: its rate is the one with which the rates of
+/// other kernels are compared.
 #[must_use]
 pub fn peak(of: Type) -> Program {
     let fields =

@@ -1,4 +1,4 @@
-//! Computes pairs by loops over arrays, for processors without machine code.
+//! Computes pairs by loops over arrays, for processors for which there is no machine code.
 
 use crate::buffer::{get_f32, get_f64, put_f32, put_f64};
 use crate::ir::Kind;
@@ -7,7 +7,7 @@ use crate::shape::{PairInput, Shape};
 use crate::totals::identity;
 use sprat_formula::{Node, Program, Reduction, Scope, Value};
 
-/// Computes rows of j for tiles of i. The buffers have the same layout as for machine code.
+/// Computes rows of j for tiles of i. Its buffers have the same layout as those of machine code.
 #[derive(Debug)]
 pub(crate) struct Portable {
     pairs: Vec<(Value, Node)>,
@@ -26,8 +26,9 @@ impl Portable {
         Self { pairs: pairs.collect(), results: results.collect() }
     }
 
-    /// Runs over the rows and leaves the accumulators in `sums`. `values` must hold the values of
-    /// the run; the call overwrites those of i, j and pairs.
+    /// Runs over the rows and leaves the accumulators in `sums`. `values` must contain the values
+    /// that are the same for all particles. The call overwrites the values of i, of j and of pairs
+    /// in it.
     pub(crate) fn call(
         &self,
         shape: &Shape,
@@ -121,8 +122,8 @@ fn accumulate(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) {
     }
 }
 
-/// Takes a value into the accumulator of an extreme, and reports for each lane whether it was
-/// better.
+/// Adds a value to the accumulator of a minimum or maximum. Returns for each lane whether the value
+/// was better than the accumulator.
 fn keep_better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) -> [bool; LANES] {
     let mut better = [false; LANES];
     for (k, better) in better.iter_mut().enumerate() {
@@ -136,7 +137,7 @@ fn keep_better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) ->
     better
 }
 
-/// Reads the `k`-th number after byte `at`.
+/// Reads the number with index `k`, counted from the number at byte `at`.
 fn number(bytes: &[u8], input: &PairInput, at: usize, k: usize) -> f64 {
     match input.kind {
         Kind::F64 => get_f64(bytes, at + 8 * k),

@@ -1,9 +1,9 @@
-//! Runs a kernel on arrays. i are divided into chunks and j into runs; each pair of a chunk and a
-//! run is a job for a thread. A job goes through j in blocks that stay in the nearest cache, and
-//! computes all its tiles of i with each block.
+//! Runs a kernel on arrays. The i are divided into chunks, and the j into runs. Each pair of a
+//! chunk and a run is a job for a thread. A job goes through its j in blocks that stay in the
+//! nearest cache, and computes all its tiles of i with each block.
 //!
-//! The division into jobs depends on the number of pairs alone, and the jobs' results are added in
-//! order, so the results do not depend on the threads.
+//! The division into jobs depends only on the numbers of i and j, and the results of jobs are added
+//! in order. So the results do not depend on the threads.
 
 use crate::buffer::Buffer;
 use crate::compiled::{Compiled, Engine};
@@ -15,55 +15,55 @@ use sprat_formula::{Inputs, Output};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Limit on the j of a block. The contributions of a block are summed in the kernel's own type; the
-/// sums of blocks are added in 64 bits.
+/// Limit on the number of j in a block. The contributions of one block are summed in the kernel's
+/// own type. The sums of blocks are added in 64 bits.
 pub const BLOCK: usize = 1024;
 
 /// Limit on the bytes of a block's rows: a part of the nearest cache. A block of [`LEAST`] j may
-/// exceed it.
+/// exceed this limit.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// The smallest number of j in a block, except in the last one.
+/// The smallest number of j in a block, except in the last block.
 const LEAST: usize = 64;
 
-/// i of a chunk: enough that packing j costs little in comparison, and few enough that their tiles
-/// and results stay in the second cache.
+/// Limits on the number of i in a chunk. The lower limit makes the cost of packing j small in
+/// comparison. Below the upper limit, the tiles and results of a chunk stay in the second cache.
 const CHUNK: Range<usize> = 512..8192;
 
-/// Chunks that i are divided into, if there are enough i.
+/// The number of chunks into which the i are divided, if there are enough i.
 const CHUNKS: usize = 64;
 
-/// The least blocks of a run of j, where j are divided because there are few i.
+/// The smallest number of blocks in a run of j. The j are divided into runs if there are few i.
 const RUN: usize = 8;
 
-/// A function that is called after each block with the number of its pairs, from any of the
-/// threads. It can end the run by returning [`ControlFlow::Break`].
+/// A function that any of the threads calls after each block, with the number of the block's pairs.
+/// It can end the run by returning [`ControlFlow::Break`].
 pub type Hook<'h> = &'h (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 impl Compiled {
-    /// Runs the kernel on all i and j, and blocks until it is done. The outputs are in the order of
-    /// the program's results, each with one entry for every i.
+    /// Runs the kernel on all i and j, and blocks until the results are complete. The outputs are
+    /// in the order of the program's results. Each output has one entry for every i.
     ///
     /// # Panics
-    /// If the inputs were checked against another program.
+    /// The inputs were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
     }
 
-    /// Computes the results of some i, with exactly the bits that [`Compiled::run`] gives for them.
+    /// Computes the results of a range of i. They equal those of [`Compiled::run`] bit for bit.
     ///
     /// # Panics
-    /// If `i` is out of range, or the inputs were checked against another program.
+    /// `i` is out of range, or the inputs were checked against another program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         self.run_range(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
     }
 
-    /// Runs the kernel and calls `hook` after each block. Returns `None` if the hook ends the run.
+    /// Runs the kernel, and calls `hook` after each block. Returns `None` if the hook ends the run.
     ///
     /// # Panics
-    /// If the inputs were checked against another program.
+    /// The inputs were checked against another program.
     pub fn run_with(&self, inputs: &Inputs<'_>, hook: Hook<'_>) -> Option<Vec<Output>> {
         self.run_range(inputs, 0..inputs.ni(), hook)
     }
@@ -88,7 +88,7 @@ impl Compiled {
         let job = |at| self.job(inputs, &grid, at, hook, &ended);
         let totals: Vec<Vec<Total>> = self.threads.run(|parallel| match parallel {
             true => (0..grid.jobs()).into_par_iter().map(job).collect(),
-            // Without a pool of our own, rayon would start its global one.
+            // Without a pool of its own, rayon would start its global pool.
             false => (0..grid.jobs()).map(job).collect(),
         });
         if ended.into_inner() {
@@ -106,8 +106,8 @@ impl Compiled {
         Some(results.iter().map(|runs| Total::output(runs)).collect())
     }
 
-    /// Returns the number of j in a block: as many as [`BLOCK_BYTES`] hold, but [`LEAST`] to
-    /// [`BLOCK`].
+    /// Returns the number of j in a block: as many as [`BLOCK_BYTES`] hold, but at least [`LEAST`]
+    /// and at most [`BLOCK`].
     fn block(&self) -> usize {
         (BLOCK_BYTES / self.shape.row.max(1)).clamp(LEAST, BLOCK)
     }
@@ -173,17 +173,17 @@ struct Grid {
     /// The range of i that is computed.
     i: Range<usize>,
     nj: usize,
-    /// i of a chunk.
+    /// The number of i in a chunk.
     chunk: usize,
     chunks: usize,
-    /// j of a run.
+    /// The number of j in a run.
     run: usize,
     runs: usize,
 }
 
 impl Grid {
-    /// Divides pairs into jobs. The runs of j are those for all i, also if `i` is only a part of
-    /// them, so that the sums of a part have the same bits.
+    /// Divides pairs into jobs. Even if `i` is only a part of all i, the j are divided into the
+    /// runs that they have for all i. So the sums of a part have the same bits.
     fn new(inputs: &Inputs<'_>, i: Range<usize>, width: usize, block: usize) -> Self {
         let chunk =
             |ni: usize| ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
@@ -205,7 +205,7 @@ impl Grid {
         self.chunks * self.runs
     }
 
-    /// Returns the i and j of a job. The runs of one chunk have consecutive jobs.
+    /// Returns the ranges of i and j of a job. The runs of one chunk are consecutive jobs.
     fn job(&self, at: usize) -> (Range<usize>, Range<usize>) {
         let (chunk, run) = (at / self.runs, at % self.runs);
         let of =

@@ -1,17 +1,17 @@
-//! Which values of a kernel are computed once a run, once for each i, once for each j, or for each
-//! pair; and the memory layout of those that pairs read.
+//! Determines which values of a kernel are computed once per run, once for each i, once for each j,
+//! or for each pair. Also determines the memory layout of the values that pairs read.
 
 use crate::ir::Kind;
 use sprat_formula::{Program, Reduction, Scope, Type, Value};
 
-/// A value that pairs use but that is computed outside of them.
+/// A value that pairs use, but that is computed outside of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairInput {
     pub(crate) value: Value,
-    /// The type of its numbers in memory: a bool is stored as 1 or 0.
+    /// The type of the value's numbers in memory. A bool is stored as 1 or 0.
     pub(crate) kind: Kind,
-    /// Of j: the byte offset in a row. Of i: the bytes of the fields before it for one lane, which
-    /// the reader multiplies by the number of lanes.
+    /// For a value of j: its byte offset in a row. For a value of i: the bytes per lane of the
+    /// fields before it. The reader multiplies them by the number of lanes.
     pub(crate) at: usize,
 }
 
@@ -19,10 +19,10 @@ pub(crate) struct PairInput {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Accumulator {
     pub(crate) kind: Kind,
-    /// Where the accumulator lies, counted as in [`PairInput::at`] for i.
+    /// Where the accumulator is, counted as [`PairInput::at`] is for i.
     pub(crate) at: usize,
-    /// Where the second accumulator lies, which holds the index of the extreme, if the result has
-    /// one.
+    /// Where the second accumulator is, which holds the index of the extreme. `None` if the result
+    /// has no index.
     pub(crate) index: Option<usize>,
 }
 
@@ -30,19 +30,20 @@ pub(crate) struct Accumulator {
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) scopes: Vec<Scope>,
-    /// Whether any number has 64 bits: vectors then have as many lanes as 64-bit numbers fit.
+    /// Whether any number has 64 bits. If so, a vector has as many lanes as 64-bit numbers fit into
+    /// it.
     pub(crate) wide: bool,
     pub(crate) i: Vec<PairInput>,
     pub(crate) j: Vec<PairInput>,
-    /// The byte offsets at which rows hold their own index in the block, for [`Shape::row_index`].
-    /// `None` where no reduction needs it.
+    /// The byte offsets at which a row holds its own index in the block, as a 32-bit and as a
+    /// 64-bit number. `None` if no reduction needs it. Read it by [`Shape::row_index`].
     pub(crate) row_index: [Option<usize>; 2],
     /// Bytes of a row.
     pub(crate) row: usize,
-    /// Bytes of an i in a tile, per lane.
+    /// Bytes per lane of the values of i in a tile.
     pub(crate) lane: usize,
     pub(crate) accumulators: Vec<Accumulator>,
-    /// Bytes of the accumulators, per lane.
+    /// Bytes per lane of the accumulators.
     pub(crate) sums: usize,
 }
 
@@ -94,13 +95,13 @@ impl Shape {
         Self { scopes, wide, i, j, row_index, row, lane, accumulators, sums }
     }
 
-    /// Returns the byte offset at which rows hold their own index as a number of this type.
+    /// Returns the byte offset at which a row holds its own index, as a number of this type.
     pub(crate) fn row_index(&self, kind: Kind) -> Option<usize> {
         self.row_index[usize::from(kind == Kind::F64)]
     }
 }
 
-/// Returns the number type that stores a value of this type in memory.
+/// Returns the type of the numbers in which values of this type are stored in memory.
 pub(crate) fn carrier(of: Type, wide: bool) -> Kind {
     match of {
         Type::F32 => Kind::F32,
@@ -110,7 +111,7 @@ pub(crate) fn carrier(of: Type, wide: bool) -> Kind {
     }
 }
 
-/// Lays out fields one after the other, those of 64 bits first, and returns the bytes of all.
+/// Lays out fields one after the other, the 64-bit fields first. Returns the bytes of all fields.
 fn lay_out<'a>(fields: impl Iterator<Item = (Kind, &'a mut usize)>) -> usize {
     let (broad, narrow): (Vec<_>, Vec<_>) = fields.partition(|(kind, _)| *kind == Kind::F64);
     let mut end = 0;

@@ -1,13 +1,13 @@
-//! The instruction sets that kernels are compiled for.
+//! The instruction sets for which kernels are compiled.
 
-/// The instruction set that a kernel is compiled for.
+/// An instruction set for which a kernel is compiled.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Target {
     /// 32 registers of 512 bits, and masks (x86-64 with AVX-512 F, DQ, VL and BW).
     Avx512,
     /// 16 registers of 256 bits (x86-64 with AVX2 and FMA).
     Avx2,
-    /// Any processor: loops over arrays, which the Rust compiler vectorizes where it can.
+    /// Loops over arrays, for any processor. The Rust compiler vectorizes them where it can.
     Portable,
 }
 
@@ -21,7 +21,7 @@ impl Target {
             .unwrap_or(Self::Portable)
     }
 
-    /// Reports whether this processor can run code for this target.
+    /// Returns whether this processor can run code for this target.
     #[must_use]
     pub fn is_supported(self) -> bool {
         #[cfg(all(target_arch = "x86_64", unix))]
@@ -41,7 +41,7 @@ impl Target {
         }
     }
 
-    /// Returns the lanes of a vector; `wide` says whether it holds 64-bit numbers.
+    /// Returns the number of lanes of a vector. `wide` says whether it holds 64-bit numbers.
     #[must_use]
     pub fn lanes(self, wide: bool) -> usize {
         let narrow = match self {

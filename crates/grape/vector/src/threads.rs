@@ -1,4 +1,4 @@
-//! A pool of threads that share one computation and that keeps working after `fork`, which copies a
+//! A pool of threads that share one computation. It also works in a child of `fork`, which copies a
 //! pool's memory but not its threads.
 
 use crate::error::Error;
@@ -6,30 +6,31 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-/// Limit on the threads for each processor. More of them would only wait for each other: 1,000 on
-/// two processors take seconds to start.
+/// Limit on the threads for each processor. More threads would only wait for each other: to start
+/// 1,000 threads on two processors takes seconds.
 pub const THREADS_PER_PROCESSOR: usize = 16;
 
-/// A fixed number of threads, started once and kept waiting between computations.
+/// A fixed number of threads. They are started once, and wait between computations.
 ///
 /// The threads belong to the process that created the pool. A child of `fork` does not have them,
-/// and a call that waited for them there would never return; so the first computation in a child
-/// starts threads for the child. The child never drops its parent's pool, because that would take
-/// locks that a thread of the parent may have held when it forked. For the same reason no method
-/// waits for a lock.
+/// and a call that waited for them there would never return. So the first computation in a child
+/// starts new threads. The child never drops its parent's pool: that would take locks that a thread
+/// of the parent may have held at the fork. For the same reason, no method waits for a lock.
 ///
-/// `Threads` may be shared: if several threads run computations at once, these share the pool.
+/// `Threads` may be shared. If several threads run computations at the same time, the computations
+/// share the pool.
 #[derive(Debug)]
 pub struct Threads {
     count: NonZeroUsize,
-    /// The pool of the process that created this; `None` if the caller's thread does all the work.
+    /// The pool of the process that created this value. `None` if the caller's thread does all the
+    /// work.
     first: Option<Pool>,
-    /// The pool of a child process.
+    /// The pool of a child process; `None` before the first computation in a child.
     later: Mutex<Option<Arc<Pool>>>,
 }
 
 impl Threads {
-    /// Starts `count` threads. If `count` is 1, starts none: the caller's thread does the work.
+    /// Starts `count` threads. With a `count` of 1, starts none: the caller's thread does the work.
     ///
     /// # Errors
     /// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor,
@@ -46,8 +47,8 @@ impl Threads {
         self.count
     }
 
-    /// Runs `work` on one of the threads, where rayon's parallel iterators and joins use all of
-    /// them. The argument of `work` says whether there is a pool. In a child of `fork` for which
+    /// Runs `work` on one of the threads. Rayon's parallel iterators and joins in `work` use all
+    /// threads. The argument of `work` says whether there is a pool. In a child of `fork` in which
     /// the system cannot start threads, `work` runs on the caller's thread.
     pub fn run<R: Send>(&self, work: impl FnOnce(bool) -> R + Send) -> R {
         let Some(first) = &self.first else { return work(false) };
@@ -60,10 +61,10 @@ impl Threads {
         }
     }
 
-    /// Returns the pool of this process, which is not the one that created `self`.
+    /// Returns a pool for this process, which is a child of the process that created `self`.
     fn child_pool(&self) -> Option<Arc<Pool>> {
-        // A thread of the parent may have held this lock at the fork, so that it is never released:
-        // each computation then starts its own threads.
+        // If a thread of the parent held this lock at the fork, the lock is never released. Each
+        // computation then starts threads of its own.
         let mut slot = self.later.try_lock().ok();
         if let Some(pool) =
             slot.as_deref().and_then(Option::as_ref).filter(|pool| pool.is_of_this_process())
@@ -78,7 +79,7 @@ impl Threads {
     }
 }
 
-/// Checks that this many threads are of use on this machine.
+/// Checks that this number of threads is allowed on this machine.
 ///
 /// # Errors
 /// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor that
@@ -93,7 +94,7 @@ pub fn check_threads(count: NonZeroUsize) -> Result<(), Error> {
 #[derive(Debug)]
 struct Pool {
     process: u32,
-    /// `None` only while the pool is dropped.
+    /// The thread pool. `None` only while it is being dropped.
     threads: Option<ThreadPool>,
 }
 
@@ -105,7 +106,7 @@ impl Pool {
         Ok(Self { process: std::process::id(), threads: Some(built) })
     }
 
-    /// Reports whether its threads belong to the calling process.
+    /// Returns whether the threads belong to the calling process.
     fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }

@@ -5,20 +5,20 @@ use crate::ir::Kind;
 use crate::shape::{Accumulator, Shape};
 use sprat_formula::{Output, Program, Reduction, Type};
 
-/// One result for some particles.
+/// The partial values of one result, for some particles.
 #[derive(Debug)]
 pub(crate) struct Total {
     reduction: Reduction,
     value_type: Type,
     accumulator: Accumulator,
-    /// Sums, extremes, or 1 and 0 for bools: all of these fit into 64 bits.
+    /// Sums or extremes. Bools are stored as 1 or 0. All of these fit into 64 bits.
     values: Vec<f64>,
-    /// For `argmin` and `argmax`, the j of the extreme, or -1 for none.
+    /// For `argmin` and `argmax`, the index of the j that has the extreme; -1 if there is none.
     indices: Vec<i64>,
 }
 
 impl Total {
-    /// Creates the totals of all results before any j, for `particles` particles.
+    /// Creates the totals of all results for `particles` particles, before any j is counted.
     pub(crate) fn all(program: &Program, shape: &Shape, particles: usize) -> Vec<Self> {
         let results = program.results().iter().zip(&shape.accumulators);
         let total = results.map(|(result, &accumulator)| {
@@ -35,8 +35,8 @@ impl Total {
         total.collect()
     }
 
-    /// Adds a tile's accumulators for one block of j. The tile starts with particle `first` and the
-    /// block with j `base`; `sums` holds accumulators of `lanes` lanes each.
+    /// Adds a tile's accumulators for one block of j. `first` is the first particle of the tile,
+    /// and `base` the first j of the block. `sums` contains accumulators of `lanes` lanes each.
     pub(crate) fn add_tile(&mut self, sums: &[u8], lanes: usize, first: usize, base: usize) {
         let count = lanes.min(self.values.len() - first);
         let base = i64::try_from(base).expect("bounded by MAX_PARTICLES");
@@ -62,7 +62,7 @@ impl Total {
         }
     }
 
-    /// Adds the total of a later run of j for the same particles.
+    /// Adds the total of a later run of j, for the same particles.
     pub(crate) fn add_run(&mut self, other: &Self) {
         assert_eq!(self.values.len(), other.values.len(), "other particles");
         let count = self.values.len();
@@ -113,7 +113,7 @@ impl Total {
         }
     }
 
-    /// Joins the totals of consecutive ranges of particles to one output.
+    /// Joins the totals of consecutive ranges of particles into one output.
     pub(crate) fn output(runs: &[Self]) -> Output {
         let first = &runs[0];
         let values = runs.iter().flat_map(|run| run.values.iter().copied());
@@ -129,14 +129,14 @@ impl Total {
     }
 }
 
-/// Replaces the best value and its index if this value is better.
+/// Replaces the best value and its index if `value` is better.
 fn keep_better(reduction: Reduction, best: (&mut f64, &mut i64), value: f64, index: i64) {
     if reduction.prefers(value, *best.0) {
         (*best.0, *best.1) = (value, index);
     }
 }
 
-/// Returns the identity of a reduction: its result for no j, with which accumulators start.
+/// Returns the identity of a reduction: its result without any j, with which accumulators start.
 pub(crate) fn identity(reduction: Reduction) -> f64 {
     match reduction {
         Reduction::Sum | Reduction::Or => 0.0,

@@ -54,7 +54,7 @@ proptest! {
         check(&case)?;
     }
 
-    /// With arbitrary numbers, kernels run and give results of the right lengths.
+    /// With arbitrary numbers, kernels run and return results of the right lengths.
     #[test]
     fn wild_kernels_run(case in cases(CaseKind::Wild, &[Type::F32, Type::F64], 70, 40)) {
         let inputs = case.inputs();

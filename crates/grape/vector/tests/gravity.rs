@@ -30,7 +30,7 @@ fn gravity_is_right_to_the_stated_bounds() {
     let (x, m) = bodies(4096);
     for (of, bits, bound) in [(Type::F32, 24, 1e-5), (Type::F64, 53, 1e-14)] {
         let program = gravity(of, bits);
-        // The kernel and the comparison get the same numbers, rounded to the kernel's type.
+        // The kernel and the comparison use the same numbers, rounded to the kernel's type.
         let round = |all: &[f64]| -> Vec<f64> {
             if of == Type::F32 {
                 all.iter().map(|&x| f64::from(x as f32)).collect()

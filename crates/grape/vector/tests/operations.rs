@@ -1,4 +1,4 @@
-//! Tests every operation on every target with numbers that are easy to get wrong.
+//! Tests every operation on every target, with numbers for which errors are likely.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -47,8 +47,8 @@ fn edges(of: Type) -> Vec<f64> {
     }
 }
 
-/// A kernel that returns a value of pairs. With one j for each i, the least and the greatest are
-/// both the value itself, and both show whether it is not a number.
+/// Returns a kernel whose results are a value of each pair. With one j for each i, the minimum and
+/// the maximum both equal that value, and both show whether it is not a number.
 fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Program {
     let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
     let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
@@ -64,7 +64,7 @@ fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Progra
     b.finish()
 }
 
-/// Compares a kernel with a function of a pair, within some units in the last place.
+/// Compares a kernel with a function of a pair, with a tolerance in units in the last place.
 fn check(
     of: Type,
     ulps: f64,
@@ -135,8 +135,8 @@ fn arithmetic_is_exact() {
     }
 }
 
-/// Checks a function of a pair's value, since a value of i alone is computed elsewhere. For this a
-/// j of 0 is added, which changes nothing but the sign of 0.
+/// Checks a function of a pair's value. Values of i alone are computed elsewhere, so a j of 0 is
+/// added to the argument. That changes only the sign of a 0.
 fn unary(of: Type, ulps: f64, op: Unary, expect: impl Fn(f64) -> f64) {
     check(
         of,
@@ -220,7 +220,7 @@ fn comparisons_choose() {
             };
             check(of, 0.0, select, |x, y| if expect(x, y) { x } else { y });
         }
-        // Bools that depend on one particle alone, in all uses of bools.
+        // Bools that depend on one particle alone, in every use of a bool.
         let logic = |b: &mut Builder, x, y| {
             let one = b.number(1.0, of);
             let (p, q) = (

@@ -9,7 +9,7 @@ const PARTICLES: usize = 301;
 #[test]
 fn ready_kernels_agree() {
     let mut random = random(19);
-    // Numbers that 32 bits represent exactly, so that all types compute with the same.
+    // The numbers are exact in 32 bits, so that all types compute with the same numbers.
     let mut number = || (random() * 65536.0).floor() / 65536.0;
     let columns: Vec<Vec<f64>> =
         (0..8).map(|_| (0..PARTICLES).map(|_| number()).collect()).collect();

@@ -1,5 +1,5 @@
 //! Inverse roots that are used only in sums are first computed without special cases. These tests
-//! check that the results are right for all numbers nevertheless.
+//! check that the results are nevertheless right for all numbers.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -10,7 +10,7 @@ use crate::common;
 use common::{compile, field, numbers, targets};
 use sprat_formula::{Binary, Builder, Column, Inputs, Node, Program, Reduction, Type, Unary};
 
-/// Arguments of roots that are easy to get wrong, and some ordinary ones.
+/// Arguments of roots for which errors are likely, and some ordinary ones.
 const ARGUMENTS: [f64; 16] = [
     0.0,
     -0.0,
@@ -92,14 +92,15 @@ fn roots_in_sums_are_right_for_all_numbers() {
     for (of, all_bits) in [(Type::F32, &[12, 14, 20, 24][..]), (Type::F64, &[14, 24, 40, 53])] {
         let all = ARGUMENTS.map(|a| round(of, a));
         for &bits in all_bits {
-            // Also each alone: one special argument makes the careful loop compute all of its tile.
+            // Each argument is also tested alone: a special argument makes the careful loop compute
+            // the whole tile.
             all.iter().for_each(|&a| check(of, bits, &[a]));
             check(of, bits, &all);
         }
     }
 }
 
-/// The product has so many factors that the constant factors left out of them would together
+/// The product has many factors. The constant factors that are left out of them would together
 /// underflow, while the power itself does not.
 #[test]
 fn high_powers_of_roots_are_right() {

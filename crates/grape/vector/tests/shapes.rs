@@ -1,4 +1,4 @@
-//! Tests numbers of particles, kernels that are too large for the registers, and threads.
+//! Tests various numbers of particles, kernels that are too large for the registers, and threads.
 
 use crate::common;
 use common::{bodies, field, gravity, numbers, random, run, targets};
@@ -51,7 +51,7 @@ fn any_number_of_particles_has_results() {
     }
 }
 
-/// There are so many particles that the division of j into runs depends on the number of i.
+/// With this many particles, the division of j into runs depends on the number of i.
 #[test]
 fn parts_of_i_have_the_same_bits() {
     let program = gravity(Type::F64, 53);
@@ -69,7 +69,10 @@ fn parts_of_i_have_the_same_bits() {
         assert_eq!(found, expected, "{best:?} {part:?}");
     }
     let alone = compiled.run(&inputs.of_i(1..300));
-    assert!(numbers(&alone[0]) != whole[0][1..300], "there is something to get wrong");
+    assert!(
+        numbers(&alone[0]) != whole[0][1..300],
+        "a division that depends on the range of i gives other bits"
+    );
 }
 
 #[test]
@@ -100,8 +103,8 @@ fn few_i_and_many_j_do_not_depend_on_threads() {
     }
 }
 
-/// Many values live at once: all are computed before the first is used, and they are used in the
-/// order of their computation.
+/// Many values live at the same time: all are computed before the first is used, and they are used
+/// in the order of their computation.
 #[test]
 fn kernels_larger_than_registers_spill() {
     for of in [Type::F32, Type::F64] {
@@ -239,8 +242,8 @@ fn the_longest_program_compiles() {
     }
 }
 
-/// A kernel without variables of i has one i, and one without variables of j has one j. Results may
-/// depend on one particle alone, or on none.
+/// A kernel without variables of i has one i, and a kernel without variables of j has one j.
+/// Results may depend on one particle alone, or on no particle.
 #[test]
 fn kernels_without_variables_run() {
     for of in [Type::F32, Type::F64] {

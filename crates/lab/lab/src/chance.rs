@@ -3,7 +3,7 @@
 use sprat_chance::Chance;
 
 /// Returns the random sequence of `seed` and `salts`. Sequences with different salts are
-/// independent; the order of salts matters.
+/// independent of each other. The order of the salts matters.
 #[must_use]
 pub fn salted(seed: u64, salts: &[u64]) -> Chance {
     let mut chance = Chance::new(seed);
@@ -13,7 +13,8 @@ pub fn salted(seed: u64, salts: &[u64]) -> Chance {
     Chance::new(chance.draw())
 }
 
-/// Returns a salt for [`salted`] from a name; equal names give equal salts on every machine.
+/// Returns a salt for [`salted`], computed from a name. Equal names give equal salts on every
+/// machine.
 #[must_use]
 pub fn salt(name: &str) -> u64 {
     let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -32,7 +33,7 @@ impl Probability {
     /// Always.
     pub const ALWAYS: Self = Self(u64::MAX);
 
-    /// Returns the probability of a share of one; `None` if it is not between 0 and 1.
+    /// Returns the probability for a share from 0 to 1; `None` if `share` is outside that range.
     #[must_use]
     pub fn new(share: f64) -> Option<Self> {
         #[expect(
@@ -47,12 +48,12 @@ impl Probability {
 
     /// Draws whether something of this probability happens.
     pub fn happens(self, chance: &mut Chance) -> bool {
-        // Draws nothing if it never happens: a setting that is off costs nothing and does not
-        // change the others.
+        // Draws nothing if the probability is 0: a setting that is off costs nothing and does not
+        // shift the random numbers of the others.
         self.0 != 0 && (self.0 == u64::MAX || chance.draw() < self.0)
     }
 
-    /// Returns the probability as a share of one.
+    /// Returns the probability as a share from 0 to 1.
     #[must_use]
     pub fn share(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a probability to be read by people")]

@@ -1,24 +1,25 @@
-//! Packet memory: a fixed number of cells, made and touched at the start. A packet is a chain of
-//! cells.
+//! Packet memory: a fixed number of cells, allocated and touched at the start. A packet is a chain
+//! of cells.
 //!
-//! A running box takes cells from a free list and returns them to it: it allocates nothing, and
-//! packets may leave in any order. The owner of a cell's `Box` owns the cell, so none of this needs
-//! `unsafe`.
+//! A running box takes cells from a free list and returns them to it. So it allocates nothing, and
+//! packets may leave in any order. The owner of a cell's `Box` owns the cell, so this needs no
+//! `unsafe` code.
 
 use std::io::{IoSlice, IoSliceMut};
 
-/// Bytes that a cell holds; with its link it takes 2 KB.
+/// Bytes that a cell holds. Together with its link, a cell takes 2 KiB.
 pub const CELL_BYTES: usize = 2032;
 
-/// Bytes kept free before a received packet, for a VLAN tag that the kernel delivered beside the
-/// frame.
+/// Bytes kept free before a received packet. They are for a VLAN tag, which the kernel delivers
+/// separately from the frame.
 pub const HEADROOM: u16 = 8;
 
-/// Cells into which one packet is read: enough for 64 KB, the largest that a port delivers, with
-/// headers.
+/// Number of cells into which one packet is read: enough for 64 KB, the largest packet that a port
+/// delivers, and its headers.
 pub const RECEIVE_CELLS: usize = 33;
 
-/// Cells of the longest packet: those that are read, and those that a split adds.
+/// Number of cells of the longest packet: the cells into which it is read, and those that a split
+/// adds.
 pub const MAX_CELLS: usize = RECEIVE_CELLS + 3;
 
 /// Limit on the memory of one worker, in bytes. [`Memory::new`] reduces a larger value to it.
@@ -50,25 +51,25 @@ impl Cell {
         &mut self.bytes[usize::from(self.start)..usize::from(self.end)]
     }
 
-    /// Returns the free bytes behind the content.
+    /// Returns the number of free bytes behind the content.
     pub(crate) fn room(&self) -> usize {
         CELL_BYTES - usize::from(self.end)
     }
 
-    /// Appends bytes, which must fit.
+    /// Appends `bytes`, for which there must be room.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let at = usize::from(self.end);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.end = cell_offset(at + bytes.len());
     }
 
-    /// Keeps the first `len` bytes.
+    /// Keeps only the first `len` bytes.
     pub(crate) fn keep(&mut self, len: usize) {
         self.end = self.start + cell_offset(len.min(self.bytes().len()));
     }
 
-    /// Opens a gap of `gap` bytes (at most the headroom that is left) at `at`, and lets `fill`
-    /// write it.
+    /// Opens a gap of `gap` bytes at `at`, and lets `fill` write it. `gap` must not exceed the
+    /// headroom that is left.
     pub(crate) fn open_gap(&mut self, at: usize, gap: u16, fill: impl FnOnce(&mut [u8])) {
         assert!(gap <= self.start, "the headroom is spent");
         let (old, new) = (usize::from(self.start), usize::from(self.start - gap));
@@ -95,8 +96,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes memory of about `bytes`, between [`MIN_MEMORY`] and [`MAX_MEMORY`]. Touches it once,
-    /// so that no packet waits for a page fault.
+    /// Makes memory of about `bytes`, at least [`MIN_MEMORY`] and at most [`MAX_MEMORY`]. Touches
+    /// the memory once, so that no packet waits for a page fault.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
@@ -106,7 +107,7 @@ impl Memory {
     /// Makes memory of exactly this many cells.
     #[must_use]
     pub fn of_cells(cells: usize) -> Self {
-        // Making a cell writes it, which touches its page.
+        // Making a cell writes it, and so touches its page.
         let free: Vec<_> = std::iter::repeat_with(Cell::new).take(cells).collect();
         Self { free, total: cells, least_free: cells }
     }
@@ -117,7 +118,7 @@ impl Memory {
         self.total
     }
 
-    /// Returns the bytes of all cells, including links.
+    /// Returns the size of all cells in bytes, including their links.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.total * size_of::<Cell>()) as u64
@@ -129,7 +130,7 @@ impl Memory {
         self.free.len()
     }
 
-    /// Returns the fewest cells that were ever free.
+    /// Returns the smallest number of cells that were ever free.
     #[must_use]
     pub fn least_free(&self) -> usize {
         self.least_free
@@ -141,7 +142,7 @@ impl Memory {
         cell
     }
 
-    /// Returns a cell and all that are linked to it.
+    /// Returns a cell, and all cells that are linked to it, to the free list.
     pub(crate) fn release(&mut self, cell: Box<Cell>) {
         let mut next = Some(cell);
         while let Some(mut cell) = next {
@@ -161,9 +162,10 @@ pub struct ReceiveBuffer {
 /// The result of [`ReceiveBuffer::read`].
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// A packet of this many bytes.
+    /// A packet, with its length in bytes.
     Packet(Box<Cell>, usize),
-    /// A packet was read and lost, because there were no cells to replace those that it filled.
+    /// A packet was read and lost: there were too few free cells to replace the cells that it
+    /// filled.
     Exhausted,
 }
 
@@ -174,8 +176,8 @@ impl ReceiveBuffer {
         Self { cells: std::array::from_fn(|_| Cell::new()) }
     }
 
-    /// Lets `read` fill the cells, in order, and turns the filled ones into a chain; new cells
-    /// replace them.
+    /// Lets `read` fill the cells in order, and turns the filled cells into a chain. Cells of
+    /// `memory` replace them.
     pub(crate) fn read<E>(
         &mut self,
         memory: &mut Memory,
@@ -212,13 +214,13 @@ impl Default for ReceiveBuffer {
     }
 }
 
-/// Returns the parts of a chain, in order.
+/// Returns the bytes of each cell of a chain, in order.
 pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
 }
 
-/// Passes the parts of a chain to `write`, without the first `skip` bytes, which are in the first
-/// part.
+/// Passes the bytes of a chain, except the first `skip`, to `write`. The skipped bytes must be in
+/// the first cell.
 pub(crate) fn gather<R>(head: &Cell, skip: usize, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
     let mut slices = [IoSlice::new(&[]); MAX_CELLS];
     let (mut count, mut skip) = (0, skip);

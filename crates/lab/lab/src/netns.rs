@@ -1,4 +1,4 @@
-//! Network namespaces: where their names are, and running code inside one.
+//! Network namespaces: where their names are kept, and how to run code inside a namespace.
 
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::thread::{Builder, scope};
 
-/// Where `ip netns` keeps the names of namespaces.
+/// The directory in which `ip netns` keeps the names of namespaces.
 pub(crate) const NAMES: &str = "/run/netns";
 
-/// Runs `work` inside a namespace, on a thread of its own: sockets and processes that it opens
-/// belong to that namespace.
+/// Runs `work` inside a namespace, on a thread of its own. Sockets that `work` opens, and processes
+/// that it starts, belong to that namespace.
 ///
 /// # Errors
-/// The namespace cannot be entered, or no thread can be started.
+/// The namespace cannot be entered, or the system cannot start a thread.
 ///
 /// # Panics
 /// `work` panicked.

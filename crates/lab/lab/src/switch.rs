@@ -1,17 +1,18 @@
-//! A learning switch: chooses the ports for a frame by its addresses and VLAN (IEEE 802.1Q, clause
-//! 8, without spanning tree).
+//! A learning switch: it chooses the ports for a frame by the frame's addresses and VLAN (IEEE
+//! 802.1Q, clause 8, without spanning tree).
 //!
-//! Tags are kept: each VLAN has a table of its own, and is flooded to every port.
+//! Tags are kept. Each VLAN has a table of its own, and frames are flooded to every port.
 
 use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Limit on the addresses that are known at once. Further addresses are not learnt, and frames to
-/// them are flooded.
+/// Limit on the addresses that are known at the same time. Further addresses are not learnt, and
+/// frames to them are flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
-/// Default time after its last frame at which a switch forgets an address: the standard's value.
+/// Default time after which a switch forgets an address that has sent no frame: the standard's
+/// value.
 pub const AGEING: Duration = Duration::from_secs(300);
 
 /// Where a switch sends a frame.
@@ -19,28 +20,28 @@ pub const AGEING: Duration = Duration::from_secs(300);
 pub enum Egress {
     /// To this port.
     To(usize),
-    /// To every port except the one it arrived at.
+    /// To every port except the one at which the frame arrived.
     Flood,
-    /// To no port: its station is at the port that it arrived at, or switches do not forward its
-    /// address.
+    /// To no port: the station is at the port at which the frame arrived, or the destination is an
+    /// address that bridges do not forward.
     Nowhere,
 }
 
 /// Counters of a switch, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SwitchCounters {
-    /// Forwarded to the one port of their station.
+    /// Packets forwarded to the one port of their station.
     pub forwarded: u64,
-    /// Flooded to all other ports, because they are multicasts or their station is unknown.
+    /// Packets flooded to all other ports, because they are multicasts or their station is unknown.
     pub flooded: u64,
-    /// Not forwarded: their station is at the port that they arrived at, or switches do not forward
-    /// their address.
+    /// Packets not forwarded: their station is at the port at which they arrived, or their
+    /// destination is an address that bridges do not forward.
     pub filtered: u64,
-    /// Addresses learnt, or learnt again at another port.
+    /// Addresses learnt, at first or again at another port.
     pub learnt: u64,
-    /// Addresses not learnt because the table was full.
+    /// Packets whose address was not learnt because the table was full.
     pub table_full: u64,
-    /// Addresses known now.
+    /// Addresses in the table now, including expired ones that have not been removed yet.
     pub stations: u64,
 }
 
@@ -60,7 +61,7 @@ struct Station {
 }
 
 impl Switch {
-    /// Makes a switch with an empty table that forgets stations not heard from for `ageing`.
+    /// Makes a switch with an empty table. It forgets stations that have sent nothing for `ageing`.
     #[must_use]
     pub fn new(ageing: Duration) -> Self {
         let stations = HashMap::with_capacity(MAX_STATIONS);
@@ -94,8 +95,7 @@ impl Switch {
     }
 
     fn egress(&self, from: usize, vlan: u16, destination: [u8; 6], now: Time) -> Egress {
-        // Addresses that every bridge keeps to itself: pause frames, spanning tree, link
-        // aggregation.
+        // Addresses that bridges do not forward: pause frames, spanning tree, link aggregation.
         if matches!(destination, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f]) {
             return Egress::Nowhere;
         }
@@ -134,8 +134,8 @@ impl Switch {
         self.stations.insert((vlan, source), Station { port: from, heard: now });
     }
 
-    /// Forgets stations not heard from for long. Since it looks at all of them, it does so at most
-    /// once in a tenth of the ageing time.
+    /// Forgets stations that have sent nothing for longer than the ageing time. This examines all
+    /// stations, so it is done at most once per tenth of the ageing time.
     fn sweep(&mut self, now: Time) {
         if now.since(self.swept) * 10 >= self.ageing {
             self.swept = now;

@@ -3,21 +3,21 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the owner of the loop started. Monotonic; comparable only within one box.
+/// Time since the box started, in nanoseconds. Monotonic. Times are comparable only within one box.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The beginning.
+    /// The time at which the box started.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the time since `earlier`; zero if `earlier` is later.
+    /// Returns the time that has passed since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns this time less `duration`, but not before the beginning.
+    /// Returns this time minus `duration`, but at least [`ZERO`](Self::ZERO).
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
@@ -40,7 +40,7 @@ impl Sub for Time {
     }
 }
 
-/// Returns a duration in nanoseconds, at most those of 584 years.
+/// Returns a duration in nanoseconds. Durations above 584 years saturate.
 #[must_use]
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

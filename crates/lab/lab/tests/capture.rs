@@ -1,4 +1,5 @@
-//! Captures: other programs read back exactly what passed, to the byte and the nanosecond.
+//! Captures: other programs read back exactly what passed, with the same bytes and the same
+//! nanoseconds.
 
 use proptest::prelude::*;
 use sprat_lab::capture::{
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A packet as it was recorded, or read back.
+/// A packet as it was recorded, or as it was read back.
 #[derive(Clone, Debug, PartialEq)]
 struct Record {
     interface: usize,
@@ -73,7 +74,7 @@ fn super_packets_are_written_whole_with_a_comment() {
     let bytes = vec![7; 65_226];
     let seen =
         CapturedPacket { interface: 1, at: BEGIN, length: 65_226, segments: Some((46, 1_448)) };
-    // In parts, as it lies in packet memory.
+    // The bytes are in parts, as they are in packet memory.
     assert!(recorders[0].record(&seen, bytes.chunks(2_032)));
     drop(recorders);
     assert!(capture.finish().error.is_none());
@@ -86,7 +87,7 @@ fn super_packets_are_written_whole_with_a_comment() {
 fn packets_without_memory_are_counted_as_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.pcapng");
-    // A file of others has the name of the ring's second file.
+    // A file that the capture did not make has the name of the ring's second file.
     let (capture, mut recorders) = Capture::start(
         CaptureSettings { memory: 0, ring: Some(((1 << 20) + 500_000, 9)), ..settings(&path) },
         1,
@@ -108,7 +109,11 @@ fn packets_without_memory_are_counted_as_dropped() {
     drop(recorders);
     let CaptureSummary { interfaces, files, error, .. } = capture.finish();
     assert!(matches!(error, Some(CaptureError::File { path, .. }) if path == next));
-    assert_eq!(fs::read_to_string(&next).unwrap(), "another's", "what is there is not overwritten");
+    assert_eq!(
+        fs::read_to_string(&next).unwrap(),
+        "another's",
+        "an existing file is not overwritten"
+    );
     let written =
         walk(&fs::read(&files[0]).unwrap()).iter().filter(|(kind, _)| *kind == 6).count() as u64;
     assert_eq!(interfaces[1], Totals { seen: sent, dropped: sent - written });
@@ -124,7 +129,7 @@ fn a_recorder_never_blocks() {
     )
     .unwrap();
     let record = Record { interface: 0, at: BEGIN, length: 200_000, bytes: vec![1; 200_000] };
-    // Faster than any disk: packets may be dropped, but all are counted.
+    // The packets come faster than any disk writes. Some may be dropped, but all are counted.
     let kept = (0..2_000).filter(|n| record_one(&mut recorders[n % 2], &record)).count() as u64;
     drop(recorders);
     let summary = capture.finish();
@@ -133,7 +138,7 @@ fn a_recorder_never_blocks() {
     let bytes = fs::read(&summary.files[0]).unwrap();
     let blocks = walk(&bytes);
     assert_eq!(blocks.iter().filter(|(kind, _)| *kind == 6).count() as u64, kept);
-    // The statistics of the first interface: received, dropped.
+    // The statistics of the first interface: packets received and packets dropped.
     let (_, first) = blocks.iter().find(|(kind, _)| *kind == 5).unwrap();
     let number = |at: usize| u64::from_le_bytes(first[at..at + 8].try_into().unwrap());
     assert_eq!((&first[12..16], number(16)), (&[4, 0, 8, 0][..], 2_000));
@@ -153,7 +158,7 @@ fn a_ring_keeps_the_latest() {
         bytes: vec![u8::try_from(n % 256).unwrap(); 9_000],
     };
     for n in 0..1_000 {
-        // Waits for the writer, so that it is known which files exist.
+        // Waits for the writer, so that the test knows which files exist.
         while !record_one(&mut recorders[0], &record(n)) {
             std::thread::yield_now();
         }
@@ -188,7 +193,7 @@ fn old_blocks_are_flushed_while_running() {
     recorders[0].flush(BEGIN + FLUSH_NANOS);
     let begun = Instant::now();
     while !walk(&fs::read(&path).unwrap()).iter().any(|(kind, _)| *kind == 6) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is not there");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the block is not in the file");
         std::thread::yield_now();
     }
     drop(recorders);
@@ -236,7 +241,7 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Returns types and bodies of the blocks of a file, as far as it is written.
+/// Returns the types and bodies of the blocks of a file, up to where the file is written.
 fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut blocks = Vec::new();
@@ -249,8 +254,8 @@ fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     blocks
 }
 
-/// Reads a file with tshark: bytes and times by way of a classic pcap file that it writes, the rest
-/// as fields.
+/// Reads a file with tshark. The bytes and times come from a classic pcap file that tshark writes,
+/// everything else from fields that it prints.
 fn read_back(path: &Path) -> Vec<Record> {
     let classic = path.with_extension("pcap");
     tshark(&["-r", path.to_str().unwrap(), "-F", "nsecpcap", "-w", classic.to_str().unwrap()]);

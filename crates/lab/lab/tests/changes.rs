@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::arrivals::{Arrivals, CELLS, arrivals, bytes_of, rate, settings, share};
 use support::{Sample, number_of, numbered, packet_at};
 
-/// Settings, each with the nanoseconds after which they take effect.
+/// A list of settings, each with the nanoseconds after which it takes effect.
 type Changes = Vec<(u64, LineSettings)>;
 
 fn changes() -> impl Strategy<Value = Changes> {
@@ -35,8 +35,8 @@ fn harmless(settings: LineSettings) -> LineSettings {
     }
 }
 
-/// A packet that left the line: when, its flow and first sequence number, or the number of a frame
-/// without a flow.
+/// A packet that left the line: its time, flow and first sequence number. A frame without a flow
+/// has its number instead.
 #[derive(Debug, PartialEq)]
 struct Departure {
     due: Time,
@@ -45,8 +45,8 @@ struct Departure {
     segments: u64,
 }
 
-/// Sends `arrivals` over a line whose settings change meanwhile, and polls it after every `every`
-/// events.
+/// Sends `arrivals` over a line whose settings change in the meantime. Polls the line after every
+/// `every` events.
 fn run_with_changes(
     first: &LineSettings,
     changes: &[(u64, LineSettings)],
@@ -108,13 +108,13 @@ fn run_with_changes(
         now = now.max(next);
         take(&mut line, &mut memory, now);
     }
-    assert_eq!(memory.free(), memory.total(), "every cell came back");
+    assert_eq!(memory.free(), memory.total(), "every cell is free again");
     (departures, line.counters(now))
 }
 
 proptest! {
-    /// Whatever the settings change to, and whenever: all admitted packets leave, in order within
-    /// each flow.
+    /// Whatever the settings change to, and whenever they change, all admitted packets leave, in
+    /// order within each flow.
     #[test]
     fn a_change_loses_and_reorders_nothing(
         first in settings(),
@@ -143,7 +143,7 @@ proptest! {
         }
     }
 
-    /// However seldom a line is polled between changes, the same packets leave at the same times.
+    /// If a line is polled less often between changes, the same packets leave at the same times.
     #[test]
     fn polling_between_changes_does_not_matter(
         first in settings(),
@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(one, other);
     }
 
-    /// The bits of waiting packets are sent once each, whatever the discipline: the last packet
+    /// Whatever the discipline, the bits of waiting packets are sent once each: the last packet
     /// leaves at the same time.
     #[test]
     fn another_discipline_sends_no_bit_twice(
@@ -185,14 +185,14 @@ proptest! {
         prop_assert_eq!(end(&flips), end(&[]));
     }
 
-    /// The current transmission ends at its old time; the next one uses the new rate, exact to the
+    /// The current transmission ends at its old time. The next one uses the new rate, to the
     /// nanosecond.
     #[test]
     fn a_rate_holds_from_the_next_packet_on(
         rates in prop::collection::vec((1_000_000u64..1_000_000_000_000, 0u64..20_000_000), 1..6),
         arrivals in arrivals(),
     ) {
-        // In millionths of a nanosecond.
+        // Times below are in millionths of a nanosecond.
         const PARTS: u128 = 1_000_000;
         let line =
             |bits| LineSettings { rate: rate(bits), buffer: 1 << 30, ..LineSettings::default() };
@@ -210,14 +210,14 @@ proptest! {
             now += u128::from(gap) * PARTS;
             let start = free.max(now);
             let begins = start / PARTS;
-            // A transmission that begins at the moment of a change may count before or after it.
+            // A transmission that begins at the moment of a change may use either rate.
             let edge = |at: &u64| begins.abs_diff(u128::from(*at)) <= rates.len() as u128;
             prop_assume!(!rates[1..].iter().any(|(at, _)| edge(at)));
             let bits = rates
                 .iter()
                 .rev()
                 .find(|(at, _)| begins >= u128::from(*at))
-                .expect("the first is from 0 on")
+                .expect("the first rate applies from 0 on")
                 .1;
             let mut memory = Memory::of_cells(50);
             let packet = packet_at(&bytes_of(number as u32, len, kind), &mut memory, Time::ZERO);
@@ -263,8 +263,8 @@ fn a_flow_has_its_new_pace_from_the_next_segment_on() {
     let of = |line: &mut Line, now| line.pop(now).expect("it is time").due.0;
     assert_eq!(of(&mut line, Time(0)), 0);
     line.set(paced(1_000_000), Time(0));
-    // The second begins when the first would have ended at the old pace; the third when the second
-    // has at the new.
+    // The second frame begins when the first would have ended at the old rate. The third begins
+    // when the second has ended at the new rate.
     let second = wire * 8 / 1_000;
     let due = line.next().expect("two wait");
     assert!(due.0 <= second, "{due:?}");
@@ -288,7 +288,7 @@ fn a_smaller_buffer_drops_no_waiting_packets() {
     line.set(LineSettings { buffer: 2_000, ..wide }, Time(1));
     assert_eq!(line.counters(Time(1)).drops.total(), 0);
     line.push(packet_at(&numbered(100, 1_000), &mut memory, Time(1)), Time(1), &mut memory);
-    assert_eq!(line.counters(Time(1)).drops.buffer, 1, "who comes now finds it full");
+    assert_eq!(line.counters(Time(1)).drops.buffer, 1, "a later packet finds the buffer full");
     let later = Time(10_000_000_000);
     let mut numbers = 0..100;
     while let Some(packet) = line.pop(later) {

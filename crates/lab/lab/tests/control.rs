@@ -30,7 +30,7 @@ struct Test {
 
 fn test(name: &str) -> Test {
     let folder = tempfile::tempdir().expect("a folder");
-    // Longer than a socket address can be, which must not matter.
+    // The path is longer than a socket address can be, which must not matter.
     let dir = ControlDir::of(&StateDir::at(folder.path().join("long".repeat(30)).join("labs")));
     let (engine, far_ends) =
         running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
@@ -39,7 +39,7 @@ fn test(name: &str) -> Test {
 }
 
 impl Test {
-    /// Opens a connection for raw lines.
+    /// Opens a connection on which the test sends lines as they are.
     fn raw(&self) -> BufReader<UnixStream> {
         let short = self.folder.path().join("s");
         if !short.exists() {
@@ -110,11 +110,11 @@ fn set_changes_only_the_named_settings() {
         ..usual
     };
     assert_eq!((&to.port[..], &to.line), ("p1", &words));
-    client.report().expect("a turn later it is so");
+    client.report().expect("a report after a change shows it");
     test.far_ends[0].send(&numbered(1, 60));
     while client.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
     client.set(Some("p1"), &line(&[("loss", "none")])).expect("it can be");
-    client.report().expect("a turn later it is so");
+    client.report().expect("a report after a change shows it");
     test.far_ends[0].send(&numbered(2, 60));
     assert_eq!(test.far_ends[1].number(), 2, "1 was lost");
     client.set(None, &line(&[("delay", "1ms")])).expect("it can be");
@@ -167,7 +167,11 @@ fn rules_change_while_packets_pass_and_kept_rules_keep_their_counters() {
     assert_eq!((test.far_ends[1].number(), test.far_ends[0].number()), (1, 2));
     let list = client.add_rule(long.clone(), Some(0)).expect("it can be");
     assert_eq!(list.rules.iter().map(|state| &state.rule).collect::<Vec<_>>(), [&long, &all]);
-    assert_eq!((list.rules[1].seen.packets, list.removed), (2, vec![]), "of both lanes");
+    assert_eq!(
+        (list.rules[1].seen.packets, list.removed),
+        (2, vec![]),
+        "packets of both directions count"
+    );
     test.far_ends[0].send(&numbered(3, 200));
     test.far_ends[0].send(&numbered(4, 90));
     assert_eq!(test.far_ends[1].number(), 4, "3 was dropped");
@@ -262,7 +266,7 @@ fn invalid_requests_are_refused() {
         let error = answer["error"].as_str().expect("an error");
         assert!(error.starts_with(expected) && answer["version"] == 1, "{error} for {line}");
     }
-    // Two requests that arrive together are answered one after the other.
+    // Two requests that arrive together are answered in order.
     let twice = format!("{0}{0}", str::from_utf8(&Request::Settings {}.line()).expect("text"));
     let (one, two) = (request_raw(&mut raw, &twice), request_raw(&mut raw, ""));
     assert!(one == two && one.contains("\"answer\""), "{one}");
@@ -272,13 +276,13 @@ fn invalid_requests_are_refused() {
 fn stalled_clients_do_not_block_others() {
     let test = test("wan");
     let mut long = test.raw();
-    // The connection may be closed before all is written.
+    // The server may close the connection before all bytes are written.
     let _ = long.get_mut().write_all(&vec![b'x'; 2 * MAX_REQUEST_BYTES]);
     let mut answer = String::new();
     let _ = long.read_to_string(&mut answer); // then the connection is over
     assert!(answer.contains("a request of more than 131072 bytes"), "{answer}");
-    // Some clients do not read their answers, and one begins a request: more clients than the
-    // limit, and yet the next one is served.
+    // Some clients do not read their answers, and one client begins a request. They are as many as
+    // the limit, and yet the next client is served.
     let mut stalled: Vec<_> = (0..MAX_CONNECTIONS).map(|_| test.raw()).collect();
     let asks = Request::Settings {}.line().repeat(2_000);
     for raw in &mut stalled {
@@ -319,18 +323,18 @@ fn names_are_unique_and_stale_sockets_are_replaced() {
         assert!(matches!(error, ControlError::Name(_)), "{error}");
         assert!(matches!(test.dir.connect(Some(name)), Err(ControlError::Name(_))), "{name}");
     }
-    // What a killed process leaves: a socket on which no process listens.
+    // A killed process leaves a socket on which no process listens.
     let link = test.folder.path().join("l");
     std::os::unix::fs::symlink(test.dir.path(), &link).expect("a link");
     drop(UnixListener::bind(link.join("dead.sock")).expect("a socket"));
-    assert_eq!(test.dir.list().expect("it can be read").len(), 1, "only what lives is told");
-    let dead = test.dir.connect(Some("dead")).expect_err("nobody listens");
+    assert_eq!(test.dir.list().expect("it can be read").len(), 1, "only running boxes are listed");
+    let dead = test.dir.connect(Some("dead")).expect_err("no process listens");
     assert!(dead.to_string().ends_with("those that do: wan"), "{dead}");
-    let next =
-        Server::start(&test.dir, "dead", test.engine.handle().clone()).expect("it takes the place");
+    let next = Server::start(&test.dir, "dead", test.engine.handle().clone())
+        .expect("it replaces the stale socket");
     assert_eq!(test.dir.list().expect("it can be read").len(), 2);
     drop(next);
-    assert!(!link.join("dead.sock").exists(), "it takes its own away");
+    assert!(!link.join("dead.sock").exists(), "the server removes its own socket");
 }
 
 #[test]
@@ -357,7 +361,7 @@ fn stop_waits_until_the_box_has_ended() {
     let stopper = std::thread::spawn(move || client.stop());
     let until = Instant::now() + PATIENCE;
     while !server.stop_requested() {
-        assert!(Instant::now() < until, "nobody was told");
+        assert!(Instant::now() < until, "the server got no request to stop");
         std::thread::yield_now();
     }
     assert!(!stopper.is_finished(), "it has not ended yet");
@@ -414,16 +418,16 @@ proptest! {
             set(&mut settings, key, &value).expect("within limits");
         }
         let words = LineWords::of(&settings);
-        prop_assert_eq!(words.given().count(), 14, "every setting is told");
+        prop_assert_eq!(words.given().count(), 14, "every setting is in the text");
         let mut again = LineSettings::default();
-        words.apply(&mut again).expect("they are its own words");
+        words.apply(&mut again).expect("a line accepts the text of its own settings");
         prop_assert_eq!(again, settings);
         if pick == 0 {
-            prop_assert_eq!(words.duplicate, Some(Word(percent)), "as people write it");
+            prop_assert_eq!(words.duplicate, Some(Word(percent)), "people write this form");
         }
     }
 
-    /// A request is decoded to what was encoded, and no other line panics.
+    /// A request is decoded to what was encoded, and no line causes a panic.
     #[test]
     fn requests_round_trip_and_any_bytes_are_safe(
         port in prop::option::of(".{0,20}"),

@@ -1,5 +1,5 @@
-//! Ports past the kernel: memory interfaces in every build; AF_XDP and DPDK's packet sockets with
-//! the feature `dpdk`.
+//! Ports that bypass the kernel: memory interfaces in every build, and AF_XDP and DPDK's packet
+//! sockets with the feature `dpdk`.
 
 use crate::support::{hosts, talk};
 use hosts::{Host, ip};
@@ -73,8 +73,8 @@ fn two_boxes_are_joined_by_a_memory_interface() {
         assert_eq!((input.malformed, input.dropped_by_kernel), (0, 0), "{input:?}");
         assert_eq!(input.arrived.segments, input.packets, "single frames: {input:?}");
         let line = report.lines.iter().find(|line| line.to == near).expect("there");
-        // Frames sent before both ends had met were refused, and are counted; the stream, split
-        // into frames, arrived.
+        // Frames that were sent before the two ends had met were refused, and are counted. The
+        // stream, split into frames, arrived.
         assert_eq!(line.counters.drops.memory, 0, "{line:?}");
         assert!(line.counters.left.segments > 100, "{line:?}");
     }
@@ -189,8 +189,8 @@ mod driven {
     use sprat_lab::engine::EngineError;
     use sprat_lab::port::{XdpSpec, open_xdp};
 
-    /// Makes hosts with virtual cables to a namespace where a box takes over their other ends, `b1`
-    /// and so on.
+    /// Makes hosts with virtual cables to a namespace. There a box takes over the other ends of the
+    /// cables, `b1` and so on.
     fn cabled(count: u8) -> Option<(Vec<Host>, Host)> {
         let mut hosts = hosts_for("devices on cables", count + 1)?;
         let middle = hosts.pop().expect("one more");
@@ -248,7 +248,8 @@ mod driven {
         }
     }
 
-    /// A TAP delivers super-packets with partial checksums; the other port sends complete frames.
+    /// A TAP delivers super-packets with partial checksums, but the other port sends complete
+    /// frames.
     #[test]
     fn a_tap_and_an_interface_make_a_box() {
         let Some((hosts, middle)) = cabled(2) else { return };

@@ -53,19 +53,20 @@ fn pairs_are_isolated_from_each_other() {
             (number, number + 100, number + 200)
         );
     }
-    // A lost packet is invisible, so wait until it has been read before the line changes.
+    // A lost packet cannot be seen, so the test waits until the box has read it before the line
+    // changes.
     let read = |port: &str| {
         let report = engine.report().expect("it runs");
         report.inputs.iter().find(|input| input.port == port).map_or(0, |input| input.packets)
     };
     let begun = Instant::now();
     while read("p3") < 50 {
-        assert!(begun.elapsed() < PATIENCE, "the box reads no more");
+        assert!(begun.elapsed() < PATIENCE, "the box does not read all packets");
     }
     engine.set("p2", LineSettings::default()).expect("a port");
-    engine.report().expect("a turn later it is so");
+    engine.report().expect("a report after a change shows it");
     fars[3].send(&numbered(999, 60));
-    assert_eq!(fars[2].number(), 999, "what came before was lost, as the line to p2 was to do");
+    assert_eq!(fars[2].number(), 999, "the earlier packets were lost on the line to p2");
     let report = engine.stop().expect("it ran");
     let to = |to: &str| {
         report.lines.iter().find(|line| line.to == to).map(|line| line.counters.left.segments)
@@ -106,11 +107,11 @@ fn lines_change_while_it_runs() {
             LineSettings { loss: Loss::Random(Probability::ALWAYS), ..LineSettings::default() },
         )
         .expect("a port");
-    engine.report().expect("a turn later it is so");
+    engine.report().expect("a report after a change shows it");
     fars[0].send(&numbered(2, 60));
     while engine.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
     engine.set("p1", LineSettings::default()).expect("a port");
-    engine.report().expect("a turn later it is so");
+    engine.report().expect("a report after a change shows it");
     fars[0].send(&numbered(3, 60));
     assert_eq!(fars[1].number(), 3, "2 was lost");
     let error = engine.set("p9", LineSettings::default()).expect_err("no such port");
@@ -122,7 +123,7 @@ fn exhausted_memory_is_reported() {
     let delay = Duration::from_millis(500);
     let slow = LineSettings { delay, ..LineSettings::default() };
     let (engine, mut fars) = running(&[slow.clone(), slow], Forwarding::Cross, Some(0));
-    // The least memory is 2,048 cells, and each frame takes one for half a second.
+    // The smallest memory is 2,048 cells, and each frame occupies one cell for half a second.
     let began = Instant::now();
     for number in 0..3_000 {
         fars[0].send(&numbered(number, 60));
@@ -139,7 +140,7 @@ fn refused_packets_are_counted_and_reported() {
     const FRAMES: u32 = 3_000;
     let (engine, mut fars) =
         running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
-    // The far end is not read, so the sockets between fill up.
+    // The far end is not read, so the socket buffers between fill up.
     (0..FRAMES).for_each(|number| fars[0].send(&numbered(number, 60)));
     let until = Instant::now() + PATIENCE;
     let report = loop {
@@ -166,7 +167,7 @@ fn a_failed_port_ends_the_box() {
     drop(fars.pop());
     let until = Instant::now() + PATIENCE;
     while !engine.ended() {
-        assert!(Instant::now() < until, "nobody was told");
+        assert!(Instant::now() < until, "the engine does not report that a worker ended");
         std::thread::yield_now();
     }
     let error = engine.stop().expect_err("it ended by itself").to_string();
@@ -204,7 +205,7 @@ fn packets_that_waited_before_the_start_are_late() {
             (line.counters.left.segments, line.lateness)
         };
         while left(&engine.report().expect("it runs")).0 < u64::from(FRAMES) {
-            assert!(Instant::now() < until, "they do not pass");
+            assert!(Instant::now() < until, "the packets do not pass");
         }
         let report = engine.stop().expect("it ran");
         drop((far, sink));
@@ -218,7 +219,7 @@ fn packets_that_waited_before_the_start_are_late() {
 fn too_much_memory_is_refused() {
     let lines = [LineSettings::default(), LineSettings::default()];
     let made = Memories::make(Forwarding::Cross, &[false; 2], lines.iter(), Some(1 << 60));
-    let error = made.expect_err("nobody has an exabyte");
+    let error = made.expect_err("no machine has an exabyte");
     assert!(matches!(error, EngineError::Memory { .. }), "{error}");
 }
 
@@ -247,16 +248,20 @@ fn a_switch_floods_unknown_destinations() {
     let (engine, mut fars) =
         running(&vec![LineSettings::default(); 3], Forwarding::Switch(AGEING), None);
     fars[0].send(&between(1, 2, 1));
-    assert_eq!((fars[1].number(), fars[2].number()), (1, 1), "nobody knows station 2");
+    assert_eq!(
+        (fars[1].number(), fars[2].number()),
+        (1, 1),
+        "station 2 is unknown, so the frame is flooded"
+    );
     fars[1].send(&between(2, 1, 2));
     assert_eq!(fars[0].number(), 2);
     fars[0].send(&between(1, 2, 3));
     fars[2].send(&between(3, 2, 4));
-    // Frames arrive at two ports at once; the box may read either first.
+    // Frames arrive at two ports at the same time. The box may read either one first.
     let mut two = [fars[1].number(), fars[1].number()];
     two.sort_unstable();
     assert_eq!(two, [3, 4]);
-    // Station 3 saw the flood and nothing else.
+    // Station 3 received only the flooded frame.
     fars[0].send(&between(1, 3, 5));
     assert_eq!(fars[2].number(), 5);
     let switch = engine.stop().expect("it ran").switch.expect("it is one");

@@ -1,4 +1,5 @@
-//! The packet filter: expressions mean what they mean in libpcap, and actions do what they say.
+//! The packet filter: expressions mean what they mean in libpcap, and actions have their stated
+//! effects.
 
 use proptest::prelude::*;
 use sprat_lab::filter::{
@@ -7,7 +8,8 @@ use sprat_lab::filter::{
 use sprat_testing::skip;
 use std::sync::LazyLock;
 
-/// Every kind of primitive, and combinations that use jumps, arithmetic, the index and memory.
+/// Expressions with every kind of primitive, and combinations that use jumps, arithmetic, the index
+/// and memory.
 const EXPRESSIONS: &[&str] = &[
     "",
     "ip",
@@ -118,7 +120,7 @@ proptest! {
         if !had {
             prop_assert_eq!(&changed, &frame);
         }
-        // Changed back, the frame is as before; and checksums stay correct in between.
+        // After the change is undone, the frame is as before. Checksums stay correct in between.
         if let (Ok(before), Ok(after)) = (
             etherparse::SlicedPacket::from_ethernet(&frame),
             etherparse::SlicedPacket::from_ethernet(&changed),
@@ -171,7 +173,7 @@ fn every_primitive_matches_something_and_not_all() {
     if COMPILER.is_none() {
         return;
     }
-    // Otherwise the comparison above would compare little.
+    // Without such frames, the comparison above would prove little.
     let frames = [tcp(80, &[]), tcp(22, &[7]), udp6(5000), tcp(80, &[7, 8])];
     let matched =
         |program: &Program| frames.iter().filter(|frame| program.run(frame, 100) != 0).count();
@@ -267,7 +269,7 @@ fn tcp(port: u16, vlans: &[u16]) -> Vec<u8> {
         .write(&mut frame, &[])
         .unwrap();
     for vlan in vlans.iter().rev() {
-        // One tag type of each known kind, chosen by the index.
+        // The index chooses one of the known tag types.
         let kind: u16 = [0x8100, 0x88a8, 0x9100][usize::from(vlan % 3)];
         frame.splice(12..12, kind.to_be_bytes().into_iter().chain(vlan.to_be_bytes()));
     }
@@ -283,7 +285,7 @@ fn udp6(port: u16) -> Vec<u8> {
     frame
 }
 
-/// Nearly valid frames: of a few kinds, with some random bytes.
+/// Nearly valid frames of a few kinds, with some random bytes.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let port = prop_oneof![Just(80), Just(22), Just(53), Just(443), any::<u16>()];
     let base = prop_oneof![
@@ -325,7 +327,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Mostly valid codes.
+/// Codes that are mostly valid.
 fn any_code() -> impl Strategy<Value = u16> {
     const CODES: [u16; 14] =
         [0x00, 0x01, 0x20, 0x28, 0x30, 0x40, 0x50, 0x60, 0x61, 0x02, 0x03, 0xb1, 0x07, 0x87];

@@ -1,4 +1,4 @@
-//! The flows that a line counts one by one: which have slots, and that counters add up.
+//! The flows that a line counts one by one: which flows have slots, and that counters add up.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use crate::support;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use support::{Sample, packet_at};
 
-/// Flows beyond the number of slots.
+/// Number of flows beyond the number of slots.
 const MORE: u16 = 300;
 
 struct Running {
@@ -48,7 +48,7 @@ impl Running {
         }
     }
 
-    /// Returns the counters, after checking that they add up.
+    /// Returns the counters after it has checked that they add up.
     fn counted(&self) -> Counters {
         let counters = self.line.counters(self.now);
         let sum = |of: fn(&FlowCounters) -> u64| {
@@ -127,9 +127,12 @@ fn an_idle_flow_gives_its_slot_to_a_new_one() {
     running.wait(Duration::ZERO);
     let counters = running.counted();
     assert_eq!(counters.flows_forgotten, 500);
-    assert_eq!(counters.other_flows.left.segments, 500, "one each of those that went");
+    assert_eq!(
+        counters.other_flows.left.segments, 500,
+        "one segment of each flow that lost its slot"
+    );
     let has = |port| counters.flows.iter().any(|(flow, _)| flow.source_port == port);
-    assert!(has(BUSY), "it was not idle");
+    assert!(has(BUSY), "a flow that was not idle keeps its slot");
     assert!((2_000..2_500).all(has));
 }
 

@@ -1,5 +1,5 @@
-//! Frames: splitting leaves what a sender with a smaller offload would have sent, checked by an
-//! independent parser.
+//! Frames: splitting a packet gives what a sender with a smaller offload would have sent. An
+//! independent parser checks this.
 
 use crate::support;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -10,7 +10,7 @@ use sprat_lab::frame::{Malformed, Packet, Received, VNET_BYTES, VnetHeader, pars
 use sprat_lab::memory::Memory;
 use support::{Sample, packet};
 
-/// What the independent parser reads in a frame with complete checksums.
+/// What the independent parser reads from a frame with complete checksums.
 #[derive(Debug, Eq, PartialEq)]
 struct Parsed {
     sequence: u32,
@@ -20,7 +20,7 @@ struct Parsed {
 }
 
 fn parse_independently(bytes: &[u8]) -> Parsed {
-    let sliced = SlicedPacket::from_ethernet(bytes).expect("the oracle reads it");
+    let sliced = SlicedPacket::from_ethernet(bytes).expect("the independent parser reads it");
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { panic!("no TCP in {sliced:?}") };
     let header = tcp.to_header();
     let (id, right) = match sliced.net.as_ref().expect("a network layer") {
@@ -80,8 +80,7 @@ fn samples() -> impl Strategy<Value = Sample> {
         any::<bool>(),
     )
         .prop_map(|(v6, mss, payload, sequence, id, flags, tags, options)| {
-            // The kernel makes segments of some minimum size; at most 300 of them keep the test
-            // short.
+            // The kernel never makes very small segments. At most 300 of them keep the test short.
             let mss = mss.max(u16::try_from(payload / 300 + 1).expect("small"));
             Sample { v6, mss, payload, sequence, id, flags, tags, options, ..Sample::default() }
         })
@@ -154,7 +153,7 @@ proptest! {
         prop_assert_eq!(memory.free(), memory.total());
     }
 
-    /// The parts of a split packet parse as what their fields say.
+    /// The parts of a split packet are parsed to what their fields say.
     #[test]
     fn split_parts_parse(sample in samples(), at in any::<prop::sample::Index>()) {
         let mut memory = Memory::of_cells(100);
@@ -188,7 +187,7 @@ proptest! {
         prop_assert_eq!(memory.free(), memory.total());
     }
 
-    /// One bit differs, behind the Ethernet header, and the checksum no longer fits.
+    /// One bit behind the Ethernet header differs, and the checksum is wrong.
     #[test]
     fn corrupt_flips_one_bit(sample in samples(), seed in any::<u64>()) {
         let sample = Sample { mss: 9000, payload: sample.payload % 9000 + 1, ..sample };

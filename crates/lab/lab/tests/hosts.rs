@@ -1,5 +1,5 @@
-//! Real hosts: making, connecting and using them, and that they are removed whatever happens in
-//! between.
+//! Real hosts: the tests make, connect and use them, and check that they are removed whatever
+//! happens in between.
 
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
@@ -29,7 +29,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     let Some(test) = Test::new("pair") else { return };
     let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // Addresses can be used at once: sockets can be bound to both families without waiting.
+    // Addresses can be used at once: sockets of both families can be bound without waiting.
     for (host, address) in [(0, "10.64.0.1"), (0, "fd64::1"), (1, "10.64.0.2"), (1, "fd64::2")] {
         let bound =
             within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));
@@ -39,7 +39,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
         assert_eq!(echo(&standing, address), b"through the cable");
     }
     let names = test.names();
-    assert!(names.iter().all(|name| name.exists()), "ip netns knows them");
+    assert!(names.iter().all(|name| name.exists()), "ip netns lists them");
     let listed = test.dir.list().unwrap();
     assert_eq!(
         (&listed[0].name, listed[0].alive, listed[0].owner),
@@ -51,7 +51,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     ));
 
     assert_eq!(standing.down().unwrap(), []);
-    assert!(names.iter().all(|name| !name.exists()), "and knows them no more");
+    assert!(names.iter().all(|name| !name.exists()), "ip netns lists them no longer");
     assert_eq!(test.dir.list().unwrap(), []);
 }
 
@@ -141,8 +141,8 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     };
     assert!(matches!(joined(&late, "p2"), Err(HostsError::Exists { .. })));
     standing.leave();
-    assert!(test.names().iter().all(|name| name.exists()), "they stand without it");
-    // A failed join leaves nothing: here its port's name is taken.
+    assert!(test.names().iter().all(|name| name.exists()), "the hosts stay without an owner");
+    // A failed join leaves nothing behind. This one fails because the name of its port is taken.
     let path = Path::new("/run/netns").join(format!("{}-late", test.lab));
     assert!(joined(&late, "p1").is_err() && !path.exists());
     joined(&late, "p2").unwrap();
@@ -151,7 +151,7 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     let heard = within(namespace.as_fd(), || {
         Command::new("ping").args(["-c", "1", "-W", "10", "10.64.0.1"]).output().unwrap()
     });
-    assert!(heard.unwrap().status.success(), "who came later reaches the first");
+    assert!(heard.unwrap().status.success(), "the joined host reaches the first one");
     drop(namespace);
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
     assert!(test.names().iter().all(|name| !name.exists()) && !path.exists());
@@ -188,12 +188,12 @@ fn commands_report_output_and_status() {
         (1, Stream::Error, "wrong".to_owned()),
     ];
     assert_eq!(said, expected);
-    assert_eq!(long, 150_000, "a line that is too long comes in parts, whole");
+    assert_eq!(long, 150_000, "a line that is too long arrives completely, in parts");
     let ends: Vec<_> = (0..3).map(|job| commands.status(job).unwrap().to_string()).collect();
     assert_eq!(ends, ["exit status: 3", "signal: 9 (SIGKILL)", "exit status: 0"]);
 }
 
-/// A process in the background may hold a command's output open: the command's end is reported
+/// A process in the background may hold a command's output open. The end of the command is reported
 /// nevertheless, after its lines.
 #[test]
 fn a_command_ends_after_its_last_line() {
@@ -216,7 +216,7 @@ fn a_command_ends_after_its_last_line() {
     }
     ended.sort_unstable();
     assert_eq!(ended, [(0, LINES), (1, 1)]);
-    assert!(!commands.is_over(), "somebody has the output of one still");
+    assert!(!commands.is_over(), "a background process still holds the output of one command");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn no_process_is_left_behind() {
     let Some(test) = Test::new("stay") else { return };
     let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // One that ignores signals, and one that left its group and its parent.
+    // One process ignores signals, and one has left its group and its parent.
     let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & echo \
                    $$; wait; sleep 1000";
     let mut commands =
@@ -249,14 +249,14 @@ fn down_removes_what_a_killed_owner_left() {
     owner.child.kill().unwrap();
     owner.child.wait().unwrap();
     let names = test.names();
-    assert!(names.iter().all(|name| name.exists()), "it had no time to take anything down");
+    assert!(names.iter().all(|name| name.exists()), "a killed owner takes nothing down");
     let listed = test.dir.list().unwrap();
     assert!(!listed[0].alive && listed[0].namespaces.len() == 2, "{listed:?}");
-    assert!(owner.sleeper_lives(), "what ran in it runs on");
+    assert!(owner.sleeper_lives(), "commands in the lab continue to run");
 
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
     assert!(names.iter().all(|name| !name.exists()));
-    assert!(!owner.sleeper_lives(), "and is ended with it");
+    assert!(!owner.sleeper_lives(), "the commands end with the lab");
     assert!(matches!(down(&test.lab, &test.dir), Err(HostsError::Unknown { .. })));
 }
 
@@ -268,7 +268,7 @@ fn make_removes_what_a_killed_owner_left() {
     owner.child.wait().unwrap();
     let before = fs::metadata(&test.names()[0]).unwrap().ino();
     let standing = LabHosts::make(test.pair(), &test.dir).unwrap();
-    assert_ne!(fs::metadata(&test.names()[0]).unwrap().ino(), before, "made anew");
+    assert_ne!(fs::metadata(&test.names()[0]).unwrap().ino(), before, "the namespace is a new one");
     assert!(!owner.sleeper_lives());
     standing.down().unwrap();
 }
@@ -290,7 +290,7 @@ fn foreign_namespaces_are_not_touched() {
     let error = LabHosts::make(test.pair(), &test.dir).unwrap_err();
     assert!(matches!(&error, HostsError::Taken { path } if *path == names[1]), "{error}");
     assert!(!names[0].exists(), "nothing was made");
-    assert_eq!(test.dir.list().unwrap(), [], "and nothing is claimed");
+    assert_eq!(test.dir.list().unwrap(), [], "no state file is left");
     foreign.assert_untouched();
 }
 
@@ -307,7 +307,7 @@ fn a_later_namespace_of_the_name_is_not_touched() {
         [Leftover { path: names[0].clone(), why: "another namespace, made by others" }]
     );
     foreign.assert_untouched();
-    assert!(!names[1].exists(), "what is ours is gone all the same");
+    assert!(!names[1].exists(), "the lab's own namespace is removed nevertheless");
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn a_missing_interface_is_named() {
     assert!(error.starts_with("host.left: set up interface eth0: "), "{error}");
 }
 
-/// Not a test: a process that the tests start and kill. It makes a lab, runs a command in it,
-/// prints a line, and waits.
+/// This is not a test but a process that the tests start and kill. It makes a lab, runs a command
+/// in it, prints a line, and waits.
 #[test]
 fn owner_process() {
     let Ok(variable) = std::env::var(OWNER) else { return };
@@ -367,7 +367,7 @@ struct Test {
 }
 
 impl Test {
-    /// `None` if hosts cannot be made.
+    /// Returns `None` if this machine does not allow hosts to be made.
     fn new(what: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let missing = missing_privileges();

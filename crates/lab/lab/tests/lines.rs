@@ -1,4 +1,4 @@
-//! Lines: all times follow from those of arrival, and every segment is accounted for.
+//! Lines: all departures follow from the times of arrival, and every segment is accounted for.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
 
 use crate::support;
@@ -20,7 +20,7 @@ struct Through {
     counters: Counters,
 }
 
-/// Sends `arrivals` over a line that is polled after every `every` of them, and at the end.
+/// Sends `arrivals` over a line. Polls it after every `every` arrivals, and at the end.
 fn through(settings: &LineSettings, arrivals: &Arrivals, every: usize) -> Through {
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings.clone());
@@ -28,7 +28,7 @@ fn through(settings: &LineSettings, arrivals: &Arrivals, every: usize) -> Throug
     let mut now = Time::ZERO;
     let mut take = |line: &mut Line, memory: &mut Memory, now| {
         while let Some(packet) = line.pop(now) {
-            assert!(packet.due <= now, "not before its time");
+            assert!(packet.due <= now, "no packet leaves before it is due");
             packets.push((packet.due, packet.to_vec()));
             packet.free(memory);
         }
@@ -50,20 +50,20 @@ fn through(settings: &LineSettings, arrivals: &Arrivals, every: usize) -> Throug
             "every segment is somewhere: {counted:?}"
         );
     }
-    // Polls from event to event: `next` is never too late.
+    // Polls from event to event: `next` must never be too late.
     while let Some(next) = line.next() {
         let before = line.counters(next).left;
         take(&mut line, &mut memory, Time(next.0.max(now.0)));
         now = now.max(next);
         if line.counters(now).left == before {
-            // `next` was too early, which is allowed; but then the following one must be later.
+            // `next` was too early, which is allowed. But then the next value must be later.
             assert!(
                 line.next().is_none_or(|again| again > next),
                 "it makes no progress at {next:?}"
             );
         }
     }
-    assert_eq!(memory.free(), memory.total(), "every cell came back");
+    assert_eq!(memory.free(), memory.total(), "every cell is free again");
     let counters = line.counters(now);
     assert_eq!(counters.on_line, 0);
     assert_eq!(counters.queue, 0);
@@ -78,8 +78,8 @@ fn through(settings: &LineSettings, arrivals: &Arrivals, every: usize) -> Throug
 }
 
 proptest! {
-    /// However seldom a line is polled, and whatever its settings, the same packets leave at the
-    /// same times.
+    /// However seldom a line is polled, and whatever its settings are, the same packets leave at
+    /// the same times.
     #[test]
     fn polling_does_not_change_times(
         settings in settings(),
@@ -92,7 +92,8 @@ proptest! {
         prop_assert_eq!(one.counters, other.counters);
     }
 
-    /// The formula, in whole numbers: in a busy period, bits are sent one after the other.
+    /// Departures follow the formula, in whole numbers: in a busy period, bits are sent one after
+    /// the other.
     #[test]
     fn departures_are_those_of_the_formula(
         arrivals in arrivals(),
@@ -134,7 +135,7 @@ proptest! {
         }
     }
 
-    /// Unless reordering is set, packets stay in order: jitter does not change it, nor do turns
+    /// Unless reordering is set, packets stay in order. Neither jitter nor turns change the order
     /// within a flow.
     #[test]
     fn order_is_kept(settings in settings(), arrivals in arrivals()) {
@@ -156,14 +157,14 @@ proptest! {
                 _ => number_of(&packet),
             };
             packet.free(&mut memory);
-            // Parts of one super-packet have rising numbers as well.
+            // The parts of one super-packet also have rising numbers.
             if let Some(before) = last.insert(flow, sequence) {
                 prop_assert!(before < sequence, "{} behind {}", sequence, before);
             }
         }
     }
 
-    /// A super-packet leaves exactly when its last frame would have.
+    /// A super-packet leaves exactly when its last frame would have left.
     #[test]
     fn super_packets_share_as_frames_do(
         arrivals in prop::collection::vec((0u64..1_000_000, 1usize..30_000, 1u8..5), 1..20),
@@ -196,7 +197,7 @@ proptest! {
         while let Some(packet) = line.pop(Time(u64::MAX)) {
             ends.push(packet.due);
             let bytes = packet.to_vec();
-            // The flag of the last frame of a super-packet.
+            // The flag that marks the last frame of a super-packet.
             if bytes[10 + 14 + 20 + 13] & 8 != 0 {
                 last_of_each.entry(packet.frame().flow).or_insert_with(Vec::new).push(packet.due);
             }
@@ -213,17 +214,17 @@ proptest! {
     }
 }
 
-/// Bytes on the wire by which a flow may be ahead of another that waits as well: the rest of a
+/// Bytes on the wire by which a flow may be ahead of another flow that also waits: the rest of a
 /// turn, and a frame.
 const TURN: u64 = 2 * (1514 + 24);
 
-/// Such bytes if the flow was idle before, which makes its turn larger.
+/// The corresponding bytes if the flow was idle before, which makes its turn longer.
 const LONG_TURN: u64 = 9 * (1514 + 24);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     /// The harmonizer's guarantee: a flow that sends less than its share loses nothing, whatever
-    /// the others send.
+    /// the other flows send.
     #[test]
     fn a_modest_flow_loses_nothing_whatever_others_send(
         greedy in prop::collection::vec((1usize..30_000, 20_000u64..400_000), 1..8),
@@ -233,7 +234,7 @@ proptest! {
         const MODEST: u16 = 99;
         let bits = 100_000_000;
         let flows = greedy.len() as u64 + 1;
-        // Room for one packet of each, the least that any flow needs.
+        // The buffer has room for one packet of each flow, the least that any flow needs.
         let buffer = flows * 40_000;
         let settings = LineSettings {
             rate: rate(bits),
@@ -243,7 +244,7 @@ proptest! {
         };
         let mut memory = Memory::of_cells(CELLS);
         let mut line = Line::new(settings);
-        // A frame each time that the flow's share of the rate has carried two of them.
+        // The flow sends a frame each time that its share of the rate has carried two frames.
         let gap = 2 * flows * (modest_payload as u64 + 66 + 24) * 8_000_000_000 / bits / 1_000;
         let mut next: Vec<_> =
             greedy.iter().map(|&(payload, gap)| (seed % 1_000, payload, gap, 1_448)).collect();
@@ -259,7 +260,8 @@ proptest! {
             line.push(packet_at(&sample.bytes(), &mut memory, now), now, &mut memory);
             while let Some(packet) = line.pop(now) {
                 if packet.frame().flow.source_port == MODEST {
-                    // It waits for a turn of each other flow, and for the frame that is being sent.
+                    // The packet waits for a turn of each other flow, and for the frame that is
+                    // being sent.
                     let waited = packet.due.since(packet.arrived).as_nanos() as u64;
                     let most = (flows + 1) * LONG_TURN * 8_000_000_000 / bits;
                     prop_assert!(waited <= most, "it waited for {} ns of {}", waited, most);
@@ -278,8 +280,8 @@ proptest! {
         prop_assert_eq!(memory.free(), memory.total());
     }
 
-    /// Flows that always have something to send get the same bytes, whatever their frames and
-    /// super-packets are.
+    /// Flows that always have something to send get equal shares in bytes, whatever their frames
+    /// and super-packets are.
     #[test]
     fn shares_are_of_bytes(
         frames in prop::collection::vec((1usize..8_900, 1u16..1_449, any::<bool>()), 2..6),
@@ -321,7 +323,7 @@ proptest! {
             left[usize::from(flow.source_port)] = counted.left.bytes + 24 * counted.left.segments;
         }
         let (least, most) = (left.iter().min().expect("some"), left.iter().max().expect("some"));
-        // A packet leaves whole: 9 KB may be under way within one.
+        // A packet leaves whole: up to 9 KB of one packet may be under way.
         prop_assert!(most - least <= TURN + 2 * 9_100, "{:?}", left);
     }
 }
@@ -342,7 +344,7 @@ fn a_late_flow_gets_its_share_at_once() {
             Sample { source_port: port, payload: 1448, sequence: number, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
-    // The old flow offers twice the rate, and its queue fills the buffer.
+    // The old flow offers twice the rate of the line, and its queue fills the buffer.
     let frame = Duration::from_nanos((1514 + 24) * 8);
     let (mut now, mut number) = (Time::ZERO, 0);
     let old = |line: &mut Line, memory: &mut Memory, now: &mut Time, number: &mut u32| {
@@ -356,7 +358,7 @@ fn a_late_flow_gets_its_share_at_once() {
     (0..3_000).for_each(|_| old(&mut line, &mut memory, &mut now, &mut number));
     assert!(line.counters(now).queue + 2 * 1538 > 2_000_000, "it is full");
     let dropped = line.counters(now).drops.buffer;
-    // The new flow offers half of the rate, which is its share.
+    // The new flow offers half of the line's rate, which is its share.
     for round in 0..1_000 {
         if round % 2 == 0 {
             push(&mut line, &mut memory, 2, round, now);
@@ -367,14 +369,14 @@ fn a_late_flow_gets_its_share_at_once() {
     let new = counters.flows.iter().find(|(flow, _)| flow.source_port == 2).expect("it came").1;
     assert_eq!((new.arrived.segments, new.drops.total()), (500, 0));
     assert!(new.left.segments >= 498 && new.queue_max <= 2 * 1538, "{new:?}");
-    assert!(counters.drops.buffer > dropped, "the old one pays");
+    assert!(counters.drops.buffer > dropped, "the old flow loses packets");
     while let Some(packet) = line.pop(Time(u64::MAX)) {
         packet.free(&mut memory);
     }
 }
 
 /// A flow that sends its window in bursts, as a new TCP connection does, gets its share over a
-/// round trip: the credit it saved while idle speeds up a burst.
+/// round trip: the credit that it saved while it was idle speeds up a burst.
 #[test]
 fn saved_credit_speeds_up_a_burst() {
     let bits = 100_000_000;
@@ -392,7 +394,8 @@ fn saved_credit_speeds_up_a_burst() {
         let sample = Sample { source_port: port, payload: 1448, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
-    // How long a burst of 100 frames takes after an idle time, beside three flows that always send.
+    // Returns how long a burst of 100 frames takes after an idle time, while three other flows
+    // always send.
     let mut burst = |line: &mut Line, memory: &mut Memory, rounds: u32| {
         let mut left = 100;
         for round in 0..rounds + 1_000 {
@@ -422,8 +425,8 @@ fn saved_credit_speeds_up_a_burst() {
     }
 }
 
-/// Without memory for the next packet the longest queue is dropped from too, since small frames
-/// take more memory than buffer.
+/// If there is no memory for the next packet, packets of the longest queue are dropped too. This
+/// can happen before the buffer is full, because small frames take more memory than buffer.
 #[test]
 fn exhausted_memory_drops_from_the_longest_queue() {
     let settings = LineSettings {
@@ -464,7 +467,7 @@ fn exhausted_memory_drops_from_the_longest_queue() {
     assert_eq!(memory.free(), memory.total());
 }
 
-/// Frames of several flows that arrive at once: each flow gets its turn, and the line is never
+/// Frames of several flows arrive at the same time: each flow gets its turn, and the line is never
 /// idle.
 #[test]
 fn flows_take_turns_on_a_precise_schedule() {
@@ -475,7 +478,7 @@ fn flows_take_turns_on_a_precise_schedule() {
     };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
-    // Flow 1 sends ten times what the others do, and before them.
+    // Flow 1 sends ten times as many frames as each other flow, and sends them first.
     for (flow, frames) in [(1u16, 100), (2, 10), (3, 10)] {
         for number in 0..frames {
             let sample =
@@ -490,10 +493,10 @@ fn flows_take_turns_on_a_precise_schedule() {
         ports.push(packet.frame().flow.source_port);
         packet.free(&mut memory);
     }
-    // The first frame had begun before the others arrived; from then on each flow has its turn.
+    // The first frame had begun before the others arrived. After it, the flows take turns.
     assert_eq!(ports[..7], [1, 1, 2, 3, 1, 2, 3]);
     let late = ports.iter().rposition(|&port| port == 3).expect("there");
-    assert_eq!(late, 30, "one, and ten turns of three");
+    assert_eq!(late, 30, "one frame, and ten turns of three flows");
     assert!(ports[31..].iter().all(|&port| port == 1));
 }
 
@@ -532,8 +535,8 @@ fn a_flow_keeps_to_its_own_rate() {
         let port = usize::from(packet.frame().flow.source_port);
         if let Some(before) = last[port].replace(packet.due) {
             let gap = packet.due.since(before).as_nanos();
-            // The frames of two flows that start at once follow one another, at a tenth of a
-            // nanosecond a bit.
+            // The frames of two flows that start at the same time follow one another. A bit takes a
+            // tenth of a nanosecond.
             assert!((12_304 - 1_231..=12_304 + 1_231).contains(&gap), "{gap} ns between frames");
         }
         packet.free(&mut memory);
@@ -553,7 +556,8 @@ fn a_full_buffer_drops_segments_not_super_packets() {
     line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     let counters = line.counters(Time::ZERO);
     assert_eq!((counters.drops.buffer, counters.on_line, counters.queue_max), (6, 10, 10 * wire));
-    // When half of the first has left, no further one fits; when all of it has, one does.
+    // When half of the first segment has left, no other segment fits. When all of it has left, one
+    // fits.
     let frame_time = Duration::from_nanos(wire * 8 * 1_000);
     for (at, on_line) in [(frame_time / 2, 10), (frame_time, 11)] {
         let now = Time::ZERO + at;
@@ -563,7 +567,7 @@ fn a_full_buffer_drops_segments_not_super_packets() {
     }
 }
 
-/// Returns the time from the last bit in to the last bit out on an idle line.
+/// Returns the time from the arrival of the last bit to its departure, on an idle line.
 fn latency(timing: Timing, len: usize) -> Duration {
     let settings = LineSettings { rate: rate(1_000_000_000), timing, ..LineSettings::default() };
     let mut memory = Memory::of_cells(100);
@@ -580,7 +584,11 @@ fn latency(timing: Timing, len: usize) -> Duration {
 fn cut_through_does_not_wait_for_the_end() {
     for len in [60, 64, 512, 1514, 9014] {
         let frame = Duration::from_nanos((len as u64 + 24) * 8);
-        assert_eq!(latency(Timing::StoreAndForward, len), frame, "the whole frame again");
+        assert_eq!(
+            latency(Timing::StoreAndForward, len),
+            frame,
+            "the transmission takes one more frame time"
+        );
         assert_eq!(
             latency(Timing::CutThrough, len),
             Duration::from_nanos(22 * 8),
@@ -589,7 +597,7 @@ fn cut_through_does_not_wait_for_the_end() {
     }
 }
 
-/// Returns the numbers of the lost ones of `frames` frames.
+/// Sends `frames` frames, and returns the numbers of those that were lost.
 fn lost(settings: &LineSettings, frames: u32) -> Vec<u32> {
     let mut memory = Memory::of_cells(100);
     let mut line = Line::new(settings.clone());
@@ -624,15 +632,15 @@ fn loss_matches_its_share_and_its_seed() {
             "{} lost, {mean} expected",
             one.len()
         );
-        // Another impairment does not change which are lost; another seed does.
+        // Another impairment does not change which frames are lost, but another seed does.
         let with_more = LineSettings { duplicate: share(0.1), ..settings.clone() };
         assert_eq!(lost(&with_more, FRAMES), one);
         assert_ne!(lost(&LineSettings { seed: seed + 1, ..settings }, FRAMES), one);
     }
 }
 
-/// Sends frames of a flow with this port, and those of `beside`, over a line with losses; returns
-/// the numbers of the flow's lost frames.
+/// Sends frames of a flow with this port, and the frames that `beside` returns, over a line with
+/// losses. Returns the numbers of the flow's lost frames.
 fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>>) -> Vec<u32> {
     const FRAMES: u32 = 4_000;
     let (mut line, mut memory) = (line, Memory::of_cells(200));
@@ -655,7 +663,7 @@ fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>
     (0..FRAMES).filter(|&number| !passed[number as usize]).collect()
 }
 
-/// An ARP request, and an IPv6 neighbour solicitation from the flow's source address.
+/// Returns an ARP request, and an IPv6 neighbour solicitation from the flow's source address.
 fn discovery() -> [Vec<u8>; 2] {
     let mut arp = numbered(0, 60);
     arp[10 + 12..10 + 14].copy_from_slice(&[0x08, 0x06]);
@@ -666,7 +674,7 @@ fn discovery() -> [Vec<u8>; 2] {
     [arp, solicitation]
 }
 
-/// Ports above this belong to clients: each connection has a new one.
+/// Clients use ports above this one: each connection has a new port.
 const CLIENT: u16 = 40_000;
 
 #[test]
@@ -717,7 +725,8 @@ fn lines_of_one_seed_lose_different_segments() {
     let lines = [of(1), of(2), of(3)];
     assert_eq!(lines[0], of(1));
     for (one, other) in [(0, 1), (1, 2), (0, 2)] {
-        // Of 4,000 frames 400 each are lost, about 40 of them in both by chance, at any shift.
+        // On each line, 400 of 4,000 frames are lost. By chance, about 40 of them are lost on both
+        // lines, at any shift.
         for shift in -20i64..=20 {
             let same = lines[one].iter().filter(|&&number| {
                 u32::try_from(i64::from(number) + shift)
@@ -751,7 +760,7 @@ fn bursts_are_as_frequent_and_as_long_as_the_model_says() {
 fn listed_segments_are_lost_and_no_others() {
     let settings = LineSettings { loss: Loss::Listed(vec![1, 5, 6]), ..LineSettings::default() };
     assert_eq!(lost(&settings, 100), [0, 4, 5]);
-    // A segment of a super-packet counts as one, too.
+    // A segment of a super-packet also counts as one segment.
     let mut memory = Memory::of_cells(100);
     let mut line = Line::new(settings);
     let sample = Sample { payload: 1448 * 10, ..Sample::default() };
@@ -799,7 +808,8 @@ fn settings_change_while_packets_are_under_way() {
         line.push(packet_at(&bytes_of(number, 1448, 1), memory, now), now, memory);
     };
     (0..10).for_each(|number| push(&mut line, &mut memory, number, Time::ZERO));
-    // Another discipline, ten times the rate, and no delay: no packet is lost or reordered.
+    // The line gets another discipline, ten times the rate, and no delay. No packet is lost or
+    // reordered.
     let now = Time(20_000_000);
     line.set(
         LineSettings {

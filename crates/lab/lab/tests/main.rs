@@ -1,5 +1,5 @@
-//! All integration tests of the crate as one program, since each program is linked with all
-//! dependencies. `cargo test -p sprat-lab --test lab NAME::` runs those of one file.
+//! The integration tests of the crate are one program, because each program is linked with all
+//! dependencies. `cargo test -p sprat-lab --test lab NAME::` runs the tests of one file.
 
 mod capture;
 mod changes;

@@ -33,10 +33,13 @@ fn two_sites_are_as_far_apart_as_they_say() {
         names.contains(&"left") && names.contains(&"right"),
         "ports have the names of the topology: {names:?}"
     );
-    assert!(report.inputs.iter().all(|input| input.packets >= 6), "it went through the box");
+    assert!(
+        report.inputs.iter().all(|input| input.packets >= 6),
+        "the packets went through the box"
+    );
 }
 
-/// The topology as it is, but with a bottleneck a tenth as wide and as far away.
+/// The bundled topology, except that the bottleneck is a tenth as fast and a tenth as far away.
 #[test]
 fn four_streams_merge_into_one_bottleneck() {
     const BYTES: usize = 2_000_000;
@@ -167,7 +170,7 @@ fn packets_are_filtered_and_captured() {
     let (len, _) = eight.recv_from(&mut buffer).unwrap();
     assert_eq!(&buffer[..len], b"mirrored");
     seven.set_nonblocking(true).unwrap();
-    assert!(seven.recv_from(&mut buffer).is_err(), "what was sent before that was dropped");
+    assert!(seven.recv_from(&mut buffer).is_err(), "the datagram that was sent first was dropped");
 
     let ended = running.down().unwrap().boxes.remove(0);
     let report = ended.report.unwrap();
@@ -175,7 +178,7 @@ fn packets_are_filtered_and_captured() {
     assert_eq!(seen[2..], [1, 1]);
     assert!(seen[0] > seen[1] && seen[1] > 70, "100 KB are as many segments: {seen:?}");
     assert!(report.filters.iter().all(|filter| filter.lacking == 0));
-    // The capture has the packets that arrived, before the filter.
+    // The capture contains the packets as they arrived, before the filter.
     let capture = ended.capture.unwrap();
     assert!(capture.error.is_none());
     let packets: Vec<_> = report.inputs.iter().map(|input| input.packets).collect();
@@ -188,8 +191,8 @@ fn packets_are_filtered_and_captured() {
     assert!(sent_to_three.counters.left.segments > 0);
 }
 
-/// Starts a bundled topology with changes and a name of the test's own; `None` if labs cannot be
-/// made.
+/// Starts a bundled topology with changes, under a name of the test's own. Returns `None` if this
+/// machine does not allow labs to be made.
 fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(RunningLab, tempfile::TempDir)> {
     let missing = missing_privileges();
     let lacks = match (missing.is_empty(), Path::new("/dev/net/tun").exists()) {
@@ -224,7 +227,7 @@ fn namespace<'a>(running: &'a RunningLab, host: &str) -> BorrowedFd<'a> {
     running.hosts().namespace(running.hosts().plan().position(host).unwrap()).as_fd()
 }
 
-/// Sends bytes from one host to another, and returns how long connecting took.
+/// Sends bytes from one host to another, and returns how long it took to connect.
 fn reach(running: &RunningLab, from: &str, to: &str, address: IpAddr) -> Duration {
     let listener =
         within(namespace(running, to), || TcpListener::bind((address, 0))).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! The box between real kernels: hosts in namespaces of the test's own, joined by TAPs.
+//! The box between real kernels: hosts in namespaces of the test, joined by TAPs.
 
 use crate::support;
 use crate::support::{hosts, talk};
@@ -21,13 +21,13 @@ use talk::{PATIENCE, delayed, echo, pings};
 struct Net {
     engine: Engine,
     hosts: Vec<Host>,
-    /// The namespace of the box's ends of virtual cables, if it has any. Dropped after the box,
-    /// which uses them.
+    /// The namespace that contains the box's ends of virtual cables, if there are any. It must be
+    /// dropped after the box, which uses it.
     _middle: Option<Host>,
 }
 
-/// Makes a box with these lines and a host at each port; `None`, with a message, if the machine
-/// does not allow that.
+/// Makes a box with these lines, and a host at each port. Returns `None`, with a message, if the
+/// machine does not allow this.
 fn net(lines: &[LineSettings], forwarding: Forwarding) -> Option<Net> {
     let made = (1..).zip(lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>, _>>();
     let hosts = match made {
@@ -114,7 +114,7 @@ fn super_packets_pass_whole() {
     };
     let report = stream(net, "[fd09::2]", 8 << 20);
     let input = report.inputs.iter().find(|input| input.port == "h1").expect("there");
-    // The kernel's pacing decides how many are super-packets; the test only needs some.
+    // The kernel's pacing determines how many packets are super-packets. The test needs only some.
     let together = input.arrived.segments - input.packets;
     assert!(together > 1_000, "the kernel hands over many segments at once: {input:?}");
     let line = report.lines.iter().find(|line| line.to == "h2").expect("there");
@@ -134,7 +134,7 @@ fn a_full_buffer_costs_segments_and_no_bytes() {
 }
 
 /// If the network behind the box has a smaller MTU, the box replies as a router would, and the
-/// sender sends less.
+/// sender then sends shorter packets.
 #[test]
 fn a_too_big_packet_is_dropped_and_its_sender_notified() {
     const MTU: usize = 1_300;
@@ -157,14 +157,14 @@ fn a_too_big_packet_is_dropped_and_its_sender_notified() {
             socket.connect(to).expect("an address");
             let until = Instant::now() + PATIENCE;
             let mut buffer = [0; 2_000];
-            // Fragmented as soon as the sender knows; its kernel reports once that a packet was too
-            // long.
+            // The kernel fragments packets as soon as it knows the MTU. Before that, it reports
+            // once that a packet was too long.
             loop {
                 let _ = socket.send(&[7; 1_400]);
                 if let Ok(1_400) = socket.recv(&mut buffer) {
                     break;
                 }
-                assert!(Instant::now() < until, "the sender never hears of it");
+                assert!(Instant::now() < until, "the sender never learns the MTU");
             }
             socket.send(&[]).expect("it can send");
         });
@@ -191,14 +191,14 @@ fn three_hosts_on_a_switch() {
     let switch = report.switch.expect("it is one");
     assert_eq!(switch.stations, 3, "{switch:?}");
     assert!(switch.forwarded >= 240, "{switch:?}");
-    // Each pair's 80 datagrams went to their station and to no other host.
+    // The 80 datagrams of each pair went to their station, and to no other host.
     for line in &report.lines {
         assert!(line.counters.left.segments < 240, "{line:?}");
     }
 }
 
-/// Makes two hosts on virtual cables, whose other ends the box takes over; `None`, with a message,
-/// if the machine does not allow that.
+/// Makes two hosts on virtual cables, whose other ends the box takes over. Returns `None`, with a
+/// message, if the machine does not allow this.
 fn cabled(lines: [LineSettings; 2]) -> Option<Net> {
     let skip_with = |why: String| skip(&format!("the network box between cables: {why}"));
     let hosts = [1, 2, 3]
@@ -261,15 +261,16 @@ fn an_interface_in_use_is_refused() {
     assert!(matches!(&error, PortError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("10.9.0.1"), "{error}");
     open_packet(&PacketSpec { force: true, ..spec.clone() }).expect("it is meant");
-    open_packet(&PacketSpec { name: "other".into(), ..spec.clone() }).expect("nobody uses it");
+    open_packet(&PacketSpec { name: "other".into(), ..spec.clone() })
+        .expect("the interface is not in use");
     let error =
         open_packet(&PacketSpec { name: "none".into(), ..spec }).expect_err("no such interface");
     assert!(error.to_string().starts_with("port none: finding the interface"), "{error}");
 }
 
-/// The kernel takes a VLAN tag out of a frame and delivers it beside; it must be put back, and the
-/// checksum's offset moved. Returns both ends of a cable, as ports; `None`, with a message, if the
-/// machine does not allow that.
+/// Returns both ends of a cable, as ports, or `None`, with a message, if the machine does not allow
+/// this. On such a port, the kernel takes a VLAN tag out of a frame and delivers it separately. The
+/// port must put the tag back and move the checksum's offset.
 fn cable() -> Option<(Host, [Port; 2])> {
     let host = match Host::new(1) {
         Ok(host) => host,
@@ -287,13 +288,15 @@ fn cable() -> Option<(Host, [Port; 2])> {
         ip("link add x0 type veth peer name x1").expect("a cable");
     });
     let ends = ["x0", "x1"].map(|name| {
-        open_packet(&PacketSpec { name: name.into(), ..host.packet() }).expect("nobody uses it")
+        open_packet(&PacketSpec { name: name.into(), ..host.packet() })
+            .expect("the interface is not in use")
     });
     host.run(|| wait_up(["x0", "x1"]));
     Some((host, ends))
 }
 
-/// A packet socket's time stamp is when the kernel received a frame, however late it is read.
+/// A packet socket's time stamp is the time at which the kernel received a frame, however late the
+/// frame is read.
 #[test]
 fn the_kernels_time_stamp_is_the_arrival() {
     const WAITED: Duration = Duration::from_millis(50);

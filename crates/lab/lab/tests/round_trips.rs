@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::packet_at;
 
-/// Each stamp is rounded down to its resolution.
+/// Resolution of a stamp in nanoseconds. Each stamp is rounded down to it.
 const GRAIN: u64 = 64;
 
-/// Kinds of messages between the hosts.
+/// Kinds of messages between the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Stamped,
@@ -24,13 +24,13 @@ enum Kind {
     Echo,
 }
 
-/// A message: from the left host, or to it.
+/// A message from the left host or to it.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     kind: Kind,
     v6: bool,
     to_right: bool,
-    /// The sender's clock, sequence number or echo number; and what it answers.
+    /// The sender's clock, sequence number or echo number; and the number that the message answers.
     value: u32,
     echo: u32,
     payload: usize,
@@ -104,17 +104,17 @@ impl TwoLines {
         Self { right: line(right), left: line(left), memory: Memory::of_cells(50) }
     }
 
-    /// Passes a message that arrives at the box at `now`; returns when it leaves.
+    /// Passes a message that arrives at the box at `now`. Returns the time at which it leaves.
     fn transfer(&mut self, message: Message, now: Time) -> Time {
         let line = if message.to_right { &mut self.right } else { &mut self.left };
         let packet = packet_at(&message.bytes(), &mut self.memory, now);
         line.push(packet, now, &mut self.memory);
         let out = line.next().expect("it is on the line");
-        line.pop(out).expect("it comes through").free(&mut self.memory);
+        line.pop(out).expect("it leaves the line").free(&mut self.memory);
         out
     }
 
-    /// Returns what is known of the flow to the right, and of the flow to the left.
+    /// Returns the round trips of the flow to the right, and those of the flow to the left.
     fn round_trips(&self, now: Time) -> [RoundTrips; 2] {
         let mut flows = [self.right.counters(now).flows, self.left.counters(now).flows].concat();
         rtt::join(&mut flows);
@@ -155,8 +155,8 @@ proptest! {
             now = lines.transfer(reply, now) + left;
         }
         let [sends, answers] = lines.round_trips(now);
-        // In one of 32,768 cases two stamps have the same index: the older is lost, and with it a
-        // sample.
+        // In one of 32,768 cases two stamps have the same index. The older stamp is then lost, and
+        // with it a sample.
         let all_but_one =
             |samples: u64, all: u32| samples == u64::from(all) || samples + 1 == u64::from(all);
         prop_assert!(
@@ -212,7 +212,7 @@ proptest! {
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A message with this clock that answers that one.
+/// Returns a message with the clock `value` that answers the clock `echo`.
 fn stamped(to_right: bool, value: u32, echo: u32, payload: usize) -> Message {
     Message { kind: Kind::Stamped, v6: false, to_right, value, echo, payload }
 }
@@ -222,11 +222,11 @@ fn a_senders_pause_is_not_measured() {
     let mut lines = TwoLines::new(10 * MS, 10 * MS);
     let now = lines.transfer(stamped(true, 1, 0, 100), Time::ZERO);
     lines.transfer(stamped(false, 501, 1, 0), now);
-    // The sender has nothing to send for a second; that is not part of the round trip.
+    // The sender has nothing to send for a second. This second is not a part of the round trip.
     let late = Time::ZERO + Duration::from_secs(1);
     lines.transfer(stamped(true, 1_001, 501, 100), late);
     assert_eq!(lines.round_trips(late)[0].samples, 0);
-    // While it sends all the time, its answers count.
+    // While the sender sends all the time, its answers count.
     let now = late + 20 * MS;
     lines.transfer(stamped(false, 1_521, 1_001, 0), now);
     lines.transfer(stamped(true, 1_030, 501, 100), now + 9 * MS);
@@ -248,8 +248,8 @@ fn an_echo_reply_on_the_line_gives_no_round_trip_yet() {
     let round_trips = lines.round_trips(now)[1];
     assert_eq!((round_trips.samples, round_trips.whole_ns), (1, None));
     let back = lines.left.next().expect("it is on the line");
-    lines.left.pop(back).expect("it comes through").free(&mut lines.memory);
-    close(lines.round_trips(back)[1].whole_ns.expect("it has come through"), 20 * MS);
+    lines.left.pop(back).expect("it leaves the line").free(&mut lines.memory);
+    close(lines.round_trips(back)[1].whole_ns.expect("it has left the line"), 20 * MS);
 }
 
 #[test]
@@ -267,7 +267,11 @@ fn retransmissions_are_not_timed() {
     lines.transfer(data(100), Time::ZERO);
     lines.transfer(data(100), Time::ZERO + 50 * MS);
     lines.transfer(ack(100), Time::ZERO + 52 * MS);
-    assert_eq!(lines.round_trips(Time::ZERO)[1].samples, 0, "which of the two was answered?");
+    assert_eq!(
+        lines.round_trips(Time::ZERO)[1].samples,
+        0,
+        "it is unknown which of the two was answered"
+    );
     lines.transfer(data(200), Time::ZERO + 60 * MS);
     lines.transfer(ack(200), Time::ZERO + 63 * MS);
     let round_trips = lines.round_trips(Time::ZERO)[1];
@@ -304,7 +308,7 @@ fn a_full_stamp_table_only_loses_samples() {
     }
     let round_trips = lines.round_trips(end)[1];
     assert!((1_000..5_000).contains(&round_trips.samples), "{round_trips:?}");
-    // Each answer that matched belongs to its own packet.
+    // Each matched answer belongs to its own packet.
     assert!(
         round_trips.min_ns >= 1_000_000 - GRAIN && round_trips.last_ns <= 5_001_000_000,
         "{round_trips:?}"

@@ -1,4 +1,4 @@
-//! Topologies: they are laid out as written, and errors name their place.
+//! Topologies: they are laid out as written, and errors name their place in the text.
 
 use proptest::prelude::*;
 use sprat_lab::config::PortSpec;
@@ -50,7 +50,8 @@ fn bundled_topologies_are_laid_out_as_described() {
         chassis.boxes.iter().map(|b| (&b.name[..], b.ports.len())).collect::<Vec<_>>(),
         [("inside", 16), ("uplink", 2)]
     );
-    // All are in one network, whichever box they are at; the boxes' own cable has no addresses.
+    // All hosts are in one network, whichever box they are at. The cable between the boxes has no
+    // addresses.
     let addresses = chassis
         .plan
         .hosts
@@ -358,7 +359,8 @@ proptest! {
         let _ = lay_out(&text);
     }
 
-    /// A bundled topology with a random replacement: mostly TOML, and nearly valid.
+    /// A bundled topology with a random replacement. It is mostly valid TOML, and nearly a valid
+    /// topology.
     #[test]
     fn nearly_valid_topologies_lay_out_or_fail_cleanly(
         which in 0..READY.len(),
@@ -383,7 +385,8 @@ proptest! {
             .chain(text[to..].iter().copied())
             .collect();
         if let Ok(lab) = lay_out(&changed) {
-            // The plan can be made: every port is an interface of the plan, and is used once.
+            // The plan can be made: every port is an interface of the plan, and no interface is
+            // used twice.
             prop_assert_eq!(lab.plan.check(), Ok(()));
             let mut ports: Vec<_> =
                 lab.boxes.iter().flat_map(|b| &b.ports).map(|port| port.spec.to_string()).collect();

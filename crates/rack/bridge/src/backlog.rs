@@ -1,5 +1,5 @@
-//! The queue of keys to write to the home table. A key is in it at most once, however often it is
-//! written.
+//! The queue of keys to write to the home table. A key is in the queue at most once, even if it is
+//! written often.
 
 use sprat_host::lock;
 use std::collections::{HashMap, VecDeque};
@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Limit on the keys of a bridge that wait for delivery, including writes in progress. A further
-/// write waits for room, and fails after ten seconds without any.
+/// Limit on the keys of a bridge that wait for delivery, including writes in progress. A write
+/// beyond the limit waits for room, and fails if there is none within ten seconds.
 pub const MAX_DIRTY: usize = 65_536;
 
-/// The queue of keys with a write that may not have reached the home table.
-/// [`reserve`](Self::reserve) room before writing a key and [`push`](Self::push) it afterwards; a
-/// delivery worker takes the [`next`](Self::next) key, and ends with [`delivered`](Self::delivered)
-/// or [`retry`](Self::retry). Its methods may be called from any task.
+/// The queue of keys with a write that may not have reached the home table. A writer calls
+/// [`reserve`](Self::reserve) before it writes a key, and [`push`](Self::push) afterwards. A
+/// delivery worker takes the [`next`](Self::next) key, and then calls
+/// [`delivered`](Self::delivered) or [`retry`](Self::retry). The methods may be called from any
+/// task.
 #[derive(Debug)]
 pub struct Backlog {
     keys: Mutex<Keys>,
@@ -31,9 +32,9 @@ struct Keys {
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
-    /// Whether a worker delivers the key, so that it is not in the queue.
+    /// Whether a worker delivers the key at present; the key is then not in the queue.
     delivering: bool,
-    /// Whether the key was written after its delivery began.
+    /// Whether the key was written after its present delivery began.
     again: bool,
     _room: OwnedSemaphorePermit,
 }
@@ -49,20 +50,20 @@ impl Default for Backlog {
 }
 
 impl Backlog {
-    /// Reserves room for one key, to be called before it is written. Waits for room for at most
-    /// `patience`, and returns `None` if there is still none.
+    /// Reserves room for one key, before it is written. Waits for room for at most `patience`, and
+    /// returns `None` if there is still no room.
     pub async fn reserve(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(patience, Arc::clone(&self.room).acquire_owned()).await.ok()?.ok()
     }
 
-    /// Reserves room for one key without waiting. Returns `None` if there is none.
+    /// Reserves room for one key without waiting. Returns `None` if there is no room.
     #[must_use]
     pub fn try_reserve(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    /// Queues a key that is dirty, or may be. A key that waits already stays where it is and gives
-    /// `room` back; one that is being delivered will be delivered again.
+    /// Queues a key that is dirty, or may be. If the key waits already, it keeps its place and
+    /// `room` is given back. If it is being delivered, it will be delivered again.
     pub fn push(&self, key: &[u8], room: OwnedSemaphorePermit) {
         let mut keys = self.lock();
         if let Some(known) = keys.known.get_mut(key) {
@@ -78,8 +79,8 @@ impl Backlog {
         self.ready.notify_one();
     }
 
-    /// Waits for the next key to deliver. [`delivered`](Self::delivered) or [`retry`](Self::retry)
-    /// must follow.
+    /// Waits for the next key to deliver. The caller must then call [`delivered`](Self::delivered)
+    /// or [`retry`](Self::retry).
     pub async fn next(&self) -> Arc<[u8]> {
         loop {
             if let Some(key) = self.take() {
@@ -89,7 +90,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the next key to deliver, if there is one now.
+    /// Returns the next key to deliver, or `None` if no key waits.
     #[must_use]
     pub fn take(&self) -> Option<Arc<[u8]>> {
         let mut keys = self.lock();
@@ -117,7 +118,7 @@ impl Backlog {
         self.retry(key);
     }
 
-    /// Queues a key again whose delivery failed, or is outdated.
+    /// Queues a key again whose delivery failed or was outdated.
     pub fn retry(&self, key: &Arc<[u8]>) {
         let mut keys = self.lock();
         let Some(known) = keys.known.get_mut(key) else { return };
@@ -133,8 +134,8 @@ impl Backlog {
         self.lock().known.contains_key(key)
     }
 
-    /// Returns the number of keys that wait or are being delivered, and the time since the oldest
-    /// of them was queued.
+    /// Returns the number of keys that wait or are being delivered, and the time since the one that
+    /// was queued first.
     #[must_use]
     pub fn extent(&self) -> (usize, Duration) {
         let keys = self.lock();

@@ -1,5 +1,5 @@
 //! A table in memory with a home table in Cassandra: reads, writes, and the tasks that deliver
-//! writes.
+//! writes to the home.
 
 use crate::backlog::Backlog;
 use crate::cell::{Cell, MAX_BRIDGED_VALUE, Stamps};
@@ -17,27 +17,27 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
-/// Concurrent deliveries.
+/// Number of concurrent deliveries.
 pub const DELIVERY_WORKERS: usize = 32;
 
-/// Time for which a write waits for room in the backlog, or in the store's memory, before it fails.
+/// How long a write waits for room in the backlog, or in the store's memory, before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pause after a failed delivery, and after a write that found memory full.
 const REST: Duration = Duration::from_millis(200);
 
-/// Interval between checks of a backlog that is drained.
+/// Interval between checks of a backlog that is being drained.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Name of the table in the store, shared by all bridges, that records for each bridged table the
-/// base of its write timestamps and the name of its home.
+/// Name of the table in the store that records, for each bridged table, the base of its write
+/// timestamps and the name of its home. All bridges share it.
 const REGISTER: &str = "sprat-bridges";
 
 /// A table in the store's memory whose home is a table of Cassandra. Reads are answered from
-/// memory, or from the home if memory lacks the key; a write is acknowledged once the store has it
-/// durably, and delivered to the home by background tasks. Any number of processes may open the
-/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers the dirty keys and
-/// ends the tasks.
+/// memory, or from the home if memory lacks the key. A write is acknowledged once the store has it
+/// durably, and background tasks deliver it to the home. Any number of processes may open the same
+/// table. Clones share the same tasks. [`BridgedTable::close`] delivers the dirty keys and ends the
+/// tasks.
 #[derive(Clone)]
 pub struct BridgedTable {
     shared: Arc<Shared>,
@@ -85,8 +85,8 @@ impl MemoryTable for Store {
 }
 
 impl BridgedTable {
-    /// Connects to a table and its home, and starts the background tasks. Call it within a runtime
-    /// of several threads.
+    /// Connects to a table and its home, and starts the background tasks. Call this within a
+    /// runtime that has several threads.
     ///
     /// # Errors
     /// The options are invalid, the store or Cassandra cannot be reached or refuses a statement,
@@ -115,7 +115,7 @@ impl BridgedTable {
         Ok(Self { shared, sweep: Arc::new(sweep), workers: Arc::new(Mutex::new(workers)) })
     }
 
-    /// Reads the value of a key. Returns `None` if the key is empty or has no value.
+    /// Reads the value of a key. Returns `None` if the key has no value, or is empty.
     ///
     /// # Errors
     /// Any [`Error`] of the store, or of the home if memory lacks the key.
@@ -126,13 +126,14 @@ impl BridgedTable {
         }
     }
 
-    /// Stores a value. When this returns, the store has it durably, and it will be delivered to the
-    /// home.
+    /// Stores a value. When this returns, the store has the value durably, and background tasks
+    /// will deliver it to the home.
     ///
     /// # Errors
     /// The value is longer than [`MAX_BRIDGED_VALUE`], key and value are too long for a row of the
-    /// home, the key is empty, the bridge is closed, the backlog has no room for ten seconds, or
-    /// the store fails. After an indeterminate error of the store, the write may have been done.
+    /// home, the key is empty, the bridge is closed, the backlog has no room within ten seconds, or
+    /// the store fails. After an indeterminate error of the store, the write may have been
+    /// executed.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if value.len() > MAX_BRIDGED_VALUE {
             return Err(Error::ValueTooLarge(value.len()));
@@ -147,14 +148,15 @@ impl BridgedTable {
     /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
-    /// As [`put`](Self::put), except that no length is checked: the key is empty, the bridge is
-    /// closed, the backlog has no room for ten seconds, or the store fails.
+    /// The key is empty, the bridge is closed, the backlog has no room within ten seconds, or the
+    /// store fails. After an indeterminate error of the store, the deletion may have been executed.
     pub async fn delete(&self, key: &[u8]) -> Result<(), Error> {
         self.write(key, Cell::Gone).await
     }
 
     async fn write(&self, key: &[u8], cell: Cell<'_>) -> Result<(), Error> {
-        // Cassandra has no empty keys: neither the value nor its deletion could ever be delivered.
+        // Cassandra has no empty keys, so neither the value nor its deletion could ever be
+        // delivered.
         if key.is_empty() {
             return Err(Error::EmptyKey);
         }
@@ -174,7 +176,8 @@ impl BridgedTable {
                     tokio::time::sleep(REST).await;
                     continue;
                 }
-                // After an indeterminate error, the delivery finds out whether the write was done.
+                // After an indeterminate error, the delivery finds out whether the write was
+                // executed.
                 Ok(_) => shared.backlog.push(key, room),
                 Err(error) if error.is_indeterminate() => shared.backlog.push(key, room),
                 Err(_) => {}
@@ -185,7 +188,7 @@ impl BridgedTable {
         }
     }
 
-    /// Reads a key from the home without looking into memory, for comparisons.
+    /// Reads a key from the home without looking it up in memory, for comparisons.
     ///
     /// # Errors
     /// [`Error::Home`] if Cassandra refuses the read, does not answer it in time, or returns a row
@@ -203,7 +206,7 @@ impl BridgedTable {
     }
 
     /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
-    /// of keys that are left; the next bridge finds them in the store.
+    /// of keys that remain; the next bridge finds them in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + patience;
@@ -224,7 +227,7 @@ impl Shared {
         Ok(read.value)
     }
 
-    /// Delivers keys, one after another.
+    /// Delivers keys, one after the other, for ever.
     async fn deliver_all(&self) {
         loop {
             let key = self.backlog.next().await;
@@ -250,7 +253,7 @@ impl Shared {
     }
 }
 
-/// Returns the base of a table's write timestamps. The first bridge writes it once, and no bridge
+/// Returns the base of a table's write timestamps. The first bridge records it, and no later bridge
 /// changes it. A table that is dropped and created again has another id, and gets a new, later
 /// base.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {

@@ -1,8 +1,9 @@
-//! The content of objects in a bridged table, and what follows from it, by pure functions.
+//! The content of objects in a bridged table, and the pure functions that decide what to do with
+//! it.
 
 use crate::error::Error;
 
-/// Limit on the length of a value, in bytes: the store's limit, without the byte for the state.
+/// Limit on the length of a value, in bytes: the store's limit less one byte for the state.
 pub const MAX_BRIDGED_VALUE: usize = (1 << 20) - 1;
 
 const LOADING: u8 = 0;
@@ -13,13 +14,13 @@ const GONE: u8 = 3;
 /// An object of a bridged table: a state, and a value if it has one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cell<'a> {
-    /// A read of the home is in progress. Every write acknowledged before it is at home.
+    /// A read of the home is in progress. The home has every write acknowledged before this cell.
     Loading,
-    /// Acknowledged, and perhaps not at home yet.
+    /// A value that is acknowledged, and that the home may not have yet.
     Dirty(&'a [u8]),
     /// The value, which the home has too.
     Clean(&'a [u8]),
-    /// Deleted, and perhaps not at home yet.
+    /// A deletion that is acknowledged, and that the home may not have yet.
     Gone,
 }
 
@@ -28,7 +29,7 @@ impl<'a> Cell<'a> {
     ///
     /// # Errors
     /// [`Error::NotACell`] if `bytes` is empty, has an unknown state, or has a value in a state
-    /// without one: another program writes to this table.
+    /// without one: then another program writes to this table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes.split_first() {
             Some((&LOADING, [])) => Ok(Self::Loading),
@@ -54,8 +55,8 @@ impl<'a> Cell<'a> {
         bytes
     }
 
-    /// Returns what must be delivered to the home. `None` for clean and loading cells, of which the
-    /// home has every acknowledged write.
+    /// Returns what must be delivered to the home. `None` for clean and loading cells: the home has
+    /// every write acknowledged before them.
     #[must_use]
     pub fn delivery(self, version: u64, stamps: Stamps) -> Option<Delivery<'a>> {
         let stamp = stamps.of(version);
@@ -66,16 +67,16 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns whether the object may be evicted from memory, under the condition that its version
-    /// is unchanged.
+    /// Returns whether the object may be evicted from memory. An eviction must have the condition
+    /// that the object's version is unchanged.
     #[must_use]
     pub fn may_be_evicted(self) -> bool {
         matches!(self, Self::Clean(_) | Self::Loading)
     }
 }
 
-/// Returns the cell that replaces a delivered object if its version is unchanged, or `None` if the
-/// object is to be removed.
+/// Returns the cell that replaces a delivered object if the object's version is unchanged. `None`
+/// means that the object is removed instead.
 #[must_use]
 pub fn after_delivery<'a>(delivery: &Delivery<'a>) -> Option<Cell<'a>> {
     delivery.value.map(Cell::Clean)
@@ -84,7 +85,7 @@ pub fn after_delivery<'a>(delivery: &Delivery<'a>) -> Option<Cell<'a>> {
 /// A write to the home.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Delivery<'a> {
-    /// Its write timestamp, in microseconds since 1970 as usual in Cassandra.
+    /// The write timestamp, in microseconds since 1970 as usual in Cassandra.
     pub stamp: i64,
     /// The value, or `None` for a deletion.
     pub value: Option<&'a [u8]>,
@@ -99,11 +100,11 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Creates the mapping of a table created at this time, in microseconds since 1970: its
-    /// timestamps are above those of earlier clocks.
+    /// Creates the mapping of a table that was created at `base`, in microseconds since 1970. Its
+    /// timestamps are above those of all writes before that time.
     ///
     /// # Errors
-    /// [`Error::Base`] if too few timestamps are left above it.
+    /// [`Error::Base`] if too few timestamps are left above `base`.
     pub fn new(base: u64) -> Result<Self, Error> {
         // A version has 48 bits.
         match i64::try_from(base) {

@@ -8,10 +8,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store refused a request, or does not answer.
+    /// The store refused a request, or did not answer.
     #[error("the store: {0}")]
     Store(#[from] sprat_client::Error),
-    /// Cassandra refused a request, or does not answer.
+    /// Cassandra refused a request, or did not answer.
     #[error("Cassandra, {doing}: {error}")]
     Home {
         /// The operation that failed.
@@ -19,7 +19,7 @@ pub enum Error {
         /// The driver's error.
         error: String,
     },
-    /// An object that no bridge has written.
+    /// No bridge has written this object.
     #[error(
         "an object of this table was not written by a bridge; give the bridge a table of its own"
     )]
@@ -32,10 +32,10 @@ pub enum Error {
     Foreign {
         /// The row's write timestamp.
         found: i64,
-        /// The bridge's write timestamp, which is lower.
+        /// The bridge's write timestamp, which is below the row's.
         ours: i64,
     },
-    /// The table belongs to another home.
+    /// The table in the store has another home.
     #[error("this table is bridged to {there}, not {wanted}; name that one, or use another table")]
     OtherHome {
         /// The table's home.
@@ -43,10 +43,10 @@ pub enum Error {
         /// The home in the options.
         wanted: String,
     },
-    /// The base of write timestamps is implausible.
+    /// The base of the table's write timestamps is implausible.
     #[error("write timestamps cannot start at {0}; is the clock right?")]
     Base(u64),
-    /// A name that Cassandra does not allow.
+    /// Cassandra does not allow the name.
     #[error("{0:?} cannot name a keyspace or table: 1 to 48 of a-z, 0-9 and _, a letter first")]
     Name(String),
     /// The options have no address of Cassandra.
@@ -58,7 +58,7 @@ pub enum Error {
     /// The key is empty.
     #[error("an empty key, which Cassandra does not allow; nothing was changed")]
     EmptyKey,
-    /// Cassandra takes no row of this length.
+    /// Key and value are longer than a row of Cassandra may be.
     #[error(
         "key and value of {bytes} bytes; Cassandra takes {most} in one row as it is set \
          (max_mutation_size, or half of commitlog_segment_size); nothing was changed"
@@ -69,7 +69,7 @@ pub enum Error {
         /// The limit of the home.
         most: usize,
     },
-    /// The backlog is full, and no delivery succeeds.
+    /// The backlog is full, and no delivery has succeeded.
     #[error(
         "{max} writes wait for Cassandra, the limit, and it took none for {0:?}; nothing was \
          changed. Does Cassandra answer?",
@@ -79,7 +79,7 @@ pub enum Error {
     /// The bridge is closing.
     #[error("the bridge is being closed; nothing was changed")]
     Closed,
-    /// The address cannot be listened at.
+    /// The bridge cannot listen at the address.
     #[error(
         "cannot listen at {listen}: {error}; if another process uses it, choose another address \
          with --listen"

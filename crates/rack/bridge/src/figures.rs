@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters of a bridge from its opening on, and the keys that wait for delivery.
+/// The counters of a bridge since it was opened, and the keys that wait for delivery.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct BridgeStats {
@@ -11,21 +11,21 @@ pub struct BridgeStats {
     pub hits: u64,
     /// Reads answered from the home.
     pub misses: u64,
-    /// Acknowledged writes and deletions.
+    /// Writes and deletions that were acknowledged.
     pub writes: u64,
-    /// Deliveries that reached the home. Several writes of a key may be one delivery.
+    /// Deliveries that reached the home. One delivery may cover several writes of a key.
     pub applied: u64,
-    /// Deliveries that failed, and are tried again.
+    /// Deliveries that failed. Each is tried again.
     pub failed: u64,
     /// Objects evicted from memory.
     pub evicted: u64,
-    /// Keys of this bridge that may not be at home yet.
+    /// Keys of this bridge whose last write the home may not have yet.
     pub dirty: usize,
-    /// Time for which the oldest dirty key has waited, in seconds.
+    /// How long the oldest dirty key has waited, in seconds.
     pub lag: f64,
-    /// Sweeps over the whole table.
+    /// Number of sweeps over the whole table.
     pub sweeps: u64,
-    /// The last error of a delivery or sweep.
+    /// The last error of a delivery or a sweep.
     #[serde(rename = "trouble")]
     pub last_error: Option<String>,
 }

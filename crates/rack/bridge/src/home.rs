@@ -11,22 +11,23 @@ use scylla::statement::prepared::PreparedStatement;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time to connect to an instance.
+/// How long connecting to an instance may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Time for the cluster to answer while a bridge opens: small machines take seconds to create a
-/// table.
+/// How long the cluster may take to answer while a bridge opens: small machines take seconds to
+/// create a table.
 const SETUP: Duration = Duration::from_secs(90);
 
-/// Bytes of a mutation besides key and value, with some reserve: table id, columns, timestamps.
+/// Bytes of a mutation in addition to key and value: table id, columns, timestamps, and some
+/// reserve.
 const MUTATION_OVERHEAD: usize = 256;
 
 /// A row of the home table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HomeRow {
-    /// Its value.
+    /// The value of the row.
     pub value: Vec<u8>,
-    /// Its write timestamp.
+    /// The write timestamp of the row.
     pub stamp: i64,
 }
 
@@ -87,9 +88,9 @@ impl Home {
         })
     }
 
-    /// Returns the limit on the bytes of key and value in a row, by the settings of one instance,
-    /// or `usize::MAX` if they cannot be read. Cassandra always refuses longer rows, so a bridge
-    /// must not acknowledge them.
+    /// Returns the largest number of bytes that key and value may have together in a row. The limit
+    /// comes from the settings of one instance; it is `usize::MAX` if the settings cannot be read.
+    /// Cassandra always refuses longer rows, so a bridge must not acknowledge them.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }
@@ -125,8 +126,8 @@ async fn longest(session: &Session) -> usize {
     let mut longest = usize::MAX;
     for (setting, parts) in [("max_mutation_size", 1), ("commitlog_segment_size", 2)] {
         let text = format!("SELECT value FROM system_views.settings WHERE name = '{setting}'");
-        // If the settings cannot be read, Cassandra's default applies, which is more than a bridge
-        // allows.
+        // If the settings cannot be read, Cassandra's default applies, which allows more than a
+        // bridge does.
         let Ok(answer) = session.query_unpaged(text, ()).await else { continue };
         let Ok(rows) = answer.into_rows_result() else { continue };
         let Ok(Some((Some(value),))) = rows.maybe_first_row::<(Option<String>,)>() else {
@@ -155,7 +156,7 @@ async fn prepare(
         session.prepare(text.as_str()).await.map_err(|error| failed(&text, &error))?;
     prepared.set_consistency(options.consistency);
     prepared.set_request_timeout(Some(options.timeout));
-    // Deliveries say completely what to store and as of when, so repeating one is harmless.
+    // A delivery contains its complete value and timestamp, so repeating it is harmless.
     prepared.set_is_idempotent(true);
     Ok(prepared)
 }

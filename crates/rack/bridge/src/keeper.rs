@@ -1,6 +1,6 @@
-//! The operations on one key, between memory and home: read, deliver, evict. All that makes a
-//! bridge correct is here, and uses conditions on versions, so that any number of bridges may run
-//! at once, and each may end at any point.
+//! The operations on one key, between memory and home: read, deliver, evict. The correctness of a
+//! bridge depends only on this module. It uses conditions on versions, so that any number of
+//! bridges may run at once, and each may end at any point.
 
 use crate::cell::{Cell, Stamps, after_delivery};
 use crate::error::Error;
@@ -8,11 +8,11 @@ use crate::home::HomeRow;
 use sprat_client::{Condition, Error as StoreError, Object};
 use std::future::Future;
 
-/// The number of times that a read starts again because others have inserted and removed the key
-/// meanwhile.
+/// The number of times that a read starts again because other bridges have inserted and removed the
+/// key meanwhile.
 const TRIES: usize = 64;
 
-/// A table in memory, of the store: versions of a key grow with each write, also across removals.
+/// A table in the store's memory. The versions of a key grow with each write, also across removals.
 pub trait MemoryTable {
     /// Reads the object of a key.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send;
@@ -31,11 +31,12 @@ pub trait MemoryTable {
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 }
 
-/// A home table. Of all writes to a key it keeps the one with the highest write timestamp.
+/// A home table. Of all writes to a key, it keeps the one with the highest write timestamp.
 pub trait HomeTable {
     /// Reads the row of a key.
     fn read(&self, key: &[u8]) -> impl Future<Output = Result<Option<HomeRow>, Error>> + Send;
-    /// Applies a delivery. After an error it may have been applied, or be applied later.
+    /// Applies a delivery. After an error the delivery may have been applied, or may be applied
+    /// later.
     fn apply(
         &self,
         key: &[u8],
@@ -55,30 +56,30 @@ pub struct ReadResult {
 /// The result of a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Delivered {
-    /// There was nothing to deliver: the key has no object, or a clean or loading one.
+    /// There was nothing to deliver: the key has no object, or its object is clean or loading.
     Nothing,
-    /// The object is at home, and marked clean in memory or removed from it.
+    /// The home has the object, and memory has it marked clean or removed.
     Settled,
-    /// The object is at home, but a newer write has replaced it in memory.
+    /// The home has the object, but a newer write has replaced it in memory.
     Outdated,
 }
 
-/// A table in memory with its home, and the operations on them. It holds no state of its own, so
-/// that any number of bridges may share a table. A read first puts a `Loading` cell into memory,
-/// and fills it only if its version is still the same; a delivery marks an object clean only if no
-/// newer write has replaced it.
+/// A table in memory with its home, and the operations on both. It has no state of its own, so that
+/// any number of bridges may share a table. A read first puts a `Loading` cell into memory, and
+/// fills the cell only if its version is still the same. A delivery marks an object clean only if
+/// no newer write has replaced the object.
 #[derive(Debug)]
 pub struct KeyOperations<N, F> {
-    /// The table.
+    /// The table in memory.
     pub near: N,
-    /// Its home.
+    /// The home of the table.
     pub far: F,
-    /// The home's write timestamps.
+    /// The write timestamps of the table's versions.
     pub stamps: Stamps,
 }
 
 impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
-    /// Reads the value of a key, as of some moment during the call.
+    /// Reads the value of a key, as it was at some moment during the call.
     ///
     /// # Errors
     /// Any [`Error`] of the table or its home.
@@ -89,7 +90,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
                 let value = match Cell::parse(&object.value)? {
                     Cell::Dirty(value) | Cell::Clean(value) => Some(value.to_vec()),
                     Cell::Gone => None,
-                    // Another reader's, which may be gone: the first one to finish fills it.
+                    // The cell is that of another reader, which may be gone. The first reader to
+                    // finish fills it.
                     Cell::Loading => {
                         loading = Some(object.version);
                         break;
@@ -103,14 +105,14 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
                     break;
                 }
                 Err(StoreError::Conflict { .. }) => {}
-                // The key was absent a moment ago, so the home has everything.
+                // The key was absent a moment ago, so the home has every write to it.
                 Err(StoreError::MemoryFull) => break,
                 Err(error) => return Err(error.into()),
             }
         }
         let row = self.far.read(key).await?;
         // The value was current while the `Loading` cell had this version. If the cell has been
-        // replaced since, nothing is to be filled in.
+        // replaced since, the value must not be filled in.
         if let Some(version) = loading {
             let condition = Condition::Version(version);
             match &row {
@@ -127,7 +129,7 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
     }
 
     /// Checks a row of the home whose write timestamp is not below that of a `Loading` cell.
-    /// Returns [`Error::Foreign`] if the cell is still there: then another program has written the
+    /// Returns [`Error::Foreign`] if the cell still exists: then another program has written the
     /// row.
     async fn check_newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
         match self.near.get(key).await? {
@@ -141,7 +143,7 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
     /// Delivers a key's present object to the home.
     ///
     /// # Errors
-    /// Memory or the home failed. The delivery may have been done, and must be repeated.
+    /// Memory or the home failed. The delivery may have been executed, and must be repeated.
     pub async fn deliver(&self, key: &[u8]) -> Result<Delivered, Error> {
         let Some(object) = self.near.get(key).await? else { return Ok(Delivered::Nothing) };
         let cell = Cell::parse(&object.value)?;
@@ -152,8 +154,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
         let same = Condition::Version(object.version);
         let settled = match after_delivery(&delivery) {
             Some(clean) => match self.near.put(key, &clean.encode(), same).await {
-                // The object is at home: if memory has no room to mark it clean, removing it is as
-                // good.
+                // The home has the object. If memory has no room to mark the object clean, removing
+                // the object is equally correct.
                 Err(StoreError::MemoryFull) => self.near.remove(key, same).await.map(drop),
                 settled => settled.map(drop),
             },

@@ -1,14 +1,14 @@
 //! Tables in the store's memory whose large, slow home is Apache Cassandra.
 //!
-//! A write is acknowledged when the store has it durably. It is delivered to Cassandra afterwards,
-//! repeatedly if necessary, but with the effect of a single write: its write timestamp is derived
-//! from the version that the store gave it ([`Stamps`]). Keys that memory lacks are read from
-//! Cassandra. `docs/decisions/0025-bridge.md` explains why nothing is lost, and no old value comes
-//! back.
+//! A write is acknowledged when the store has it durably. Afterwards the bridge delivers it to
+//! Cassandra, several times if necessary, but with the effect of a single write: its write
+//! timestamp is derived from the version that the store gave it ([`Stamps`]). Keys that memory
+//! lacks are read from Cassandra. `docs/decisions/0025-bridge.md` explains why no write is lost and
+//! no old value comes back.
 //!
-//! [`BridgedTable`] is the way in, and [`RunningBridge`] runs one on threads of its own. The parts
-//! that decide anything use neither clock nor network: [`KeyOperations`] with [`Cell`] and
-//! [`Stamps`], and [`Backlog`]. [`serve`] answers Redis clients.
+//! Begin with [`BridgedTable`]; [`RunningBridge`] runs one on threads of its own. The parts that
+//! make decisions use neither clock nor network: [`KeyOperations`] with [`Cell`] and [`Stamps`],
+//! and [`Backlog`]. [`serve`] answers Redis clients.
 
 mod backlog;
 mod bridged;

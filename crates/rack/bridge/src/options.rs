@@ -7,18 +7,18 @@ use std::time::Duration;
 /// The home table.
 #[derive(Clone, Debug)]
 pub struct HomeOptions {
-    /// Addresses of instances, `HOST:PORT`.
+    /// Addresses of Cassandra's instances, each `HOST:PORT`.
     pub contacts: Vec<String>,
     /// The keyspace, which is created if it is missing.
     pub keyspace: String,
     /// The table of keys and values, both blobs, which is created if it is missing.
     pub table: String,
-    /// Datacenter of the keyspace, if it must be created.
+    /// Datacenter of the keyspace's replicas, used if the keyspace must be created.
     pub datacenter: String,
-    /// Replication factor in it, if it must be created.
+    /// Replication factor in that datacenter, used if the keyspace must be created.
     pub replication: usize,
-    /// Consistency level of reads and writes. A read must see every earlier write: use
-    /// `LOCAL_QUORUM`.
+    /// Consistency level of reads and writes. Use `LOCAL_QUORUM`: a read must see every earlier
+    /// write.
     pub consistency: Consistency,
     /// Timeout of a request.
     pub timeout: Duration,
@@ -27,14 +27,14 @@ pub struct HomeOptions {
 /// The options of a bridge.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The store.
+    /// How to connect to the store.
     pub store: sprat_client::Options,
-    /// The table in the store, for bridges only, which is created if it is missing.
+    /// The table in the store. Only bridges may use it; it is created if it is missing.
     pub table: String,
-    /// Its home.
+    /// The home of the table.
     pub home: HomeOptions,
-    /// Limit on the bytes of the store's memory that the table takes. Beyond it a sweep evicts
-    /// objects that are at home.
+    /// Limit on the bytes of the store's memory that the table takes. If the table takes more, a
+    /// sweep evicts objects that the home has too.
     pub memory: u64,
     /// Interval between sweeps over the whole table.
     pub sweep: Duration,

@@ -1,8 +1,8 @@
 //! The commands of Redis clients and the replies to them, in RESP2: commands are arrays of bulk
 //! strings.
 //!
-//! This parser has only forty lines. General RESP parsers follow nested arrays to any depth that a
-//! client sends.
+//! This parser has only forty lines. A general RESP parser would follow nested arrays to any depth
+//! that a client sends.
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
@@ -10,28 +10,28 @@ use crate::cell::MAX_BRIDGED_VALUE;
 /// an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// Limit on the bytes of a command: the longest value, and 256 KiB for keys. A connection that
-/// sends more is closed.
+/// Limit on the bytes of a command: the longest value, and 256 KiB for the rest. A connection that
+/// sends a longer command is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
 /// Limit on a header line, in bytes: a type byte, a number, and the line's end.
 const MAX_LINE: usize = 16;
 
-/// The arguments of a command, and its length.
+/// The parts of a command, and its length.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CommandParts<'a> {
-    /// Name of the command and its arguments.
+    /// The name of the command, and its arguments.
     pub parts: Vec<&'a [u8]>,
     /// Bytes of the whole command.
     pub len: usize,
 }
 
-/// Parses the first command in `bytes`. Returns `None` if it is incomplete.
+/// Parses the first command in `bytes`. Returns `None` if the command is not complete yet.
 ///
 /// # Errors
 /// The bytes are not an array of bulk strings, or the command has more than [`MAX_ARGUMENTS`] parts
-/// or [`MAX_COMMAND`] bytes. Send the returned error and close the connection, since the start of
-/// the next command is unknown.
+/// or [`MAX_COMMAND`] bytes. The caller must send the returned error and close the connection,
+/// since it is unknown where the next command starts.
 pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static str> {
     let (Some(count), mut at) = header(bytes, b'*')? else { return incomplete(bytes) };
     if count > MAX_ARGUMENTS {
@@ -58,12 +58,12 @@ pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static 
     Ok(Some(CommandParts { parts, len: at }))
 }
 
-/// Returns `None`, or an error if the command is too long already.
+/// Returns `None` for an incomplete command, or an error if it is already too long.
 fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, &'static str> {
     if bytes.len() > MAX_COMMAND { Err("ERR the command is too long") } else { Ok(None) }
 }
 
-/// Parses a header line. Returns its number, or `None` if it is incomplete, and the line's length.
+/// Parses a header line. Returns its number, or `None` if the line is incomplete, and its length.
 fn header(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> {
     if bytes.first().is_some_and(|first| *first != mark) {
         return Err("ERR want an array of strings, as clients of Redis send it (RESP2)");
@@ -96,7 +96,7 @@ pub enum RedisCommand<'a> {
     Del(Vec<&'a [u8]>),
     /// Reports the bridge's counters.
     Info,
-    /// Lists the commands: clients ask for it, and accept an empty list.
+    /// Lists the commands: clients ask for the list, and accept an empty one.
     Command,
     /// Closes the connection.
     Quit,
@@ -106,8 +106,8 @@ impl<'a> RedisCommand<'a> {
     /// Interprets the arguments of a command.
     ///
     /// # Errors
-    /// The command is empty or unknown, or has the wrong number of arguments. Returns the error to
-    /// send, in Redis's style.
+    /// The command is empty or unknown, or has the wrong number of arguments. The returned text is
+    /// the error to send, in Redis's style.
     pub fn from_parts(parts: &[&'a [u8]]) -> Result<Self, String> {
         let (name, rest) = parts.split_first().ok_or("ERR an empty command")?;
         let name = name.to_ascii_uppercase();

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-/// Limit on the threads for deliveries and replies, which mostly wait.
+/// Limit on the number of threads for deliveries and replies, which mostly wait.
 const MAX_THREADS: usize = 4;
 
-/// Time for the threads to end.
+/// How long the threads may take to end.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A bridge that runs until [`RunningBridge::close`].
@@ -27,8 +27,8 @@ impl RunningBridge {
     /// Connects to the store and to Cassandra, and serves Redis clients at `listen`.
     ///
     /// # Errors
-    /// The store or Cassandra cannot be reached, the table has another home, or the address is in
-    /// use.
+    /// The store or Cassandra cannot be reached or refuses a request, an option is invalid, the
+    /// table has another home, or the bridge cannot listen at the address.
     pub fn start(options: &Options, listen: SocketAddr) -> Result<Self, Error> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
@@ -42,7 +42,7 @@ impl RunningBridge {
         Ok(Self { runtime, table, address })
     }
 
-    /// Returns the address where it listens.
+    /// Returns the address at which the bridge listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -55,7 +55,7 @@ impl RunningBridge {
     }
 
     /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
-    /// of keys that are left; the next bridge finds them in the store.
+    /// of keys that remain; the next bridge finds them in the store.
     #[must_use]
     pub fn close(self, patience: Duration) -> usize {
         let left = self.runtime.block_on(self.table.close(patience));

@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Limit on the open connections. Further ones wait to be accepted.
+/// Limit on the open connections. Further connections wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
-/// Limit on the bytes of values in one reply. A command that asks for more gets an error.
+/// Limit on the bytes of values in one reply. A command whose reply would be longer gets an error.
 pub const MAX_REPLY: usize = 64 << 20;
 
 /// Pause after a failed accept: the system lacks some resource, or the client has gone.
@@ -31,7 +31,7 @@ pub async fn serve(listener: TcpListener, table: BridgedTable) {
         };
         let table = table.clone();
         tokio::spawn(async move {
-            // A connection's error concerns its client only.
+            // An error of a connection concerns only its client.
             drop(connection(stream, &table).await);
             drop(room);
         });
@@ -64,7 +64,7 @@ async fn connection(mut stream: TcpStream, table: &BridgedTable) -> std::io::Res
             };
             reply.encode(&mut replies);
             begin += parts.len;
-            // A client that sends many commands and reads no replies is blocked here.
+            // A client that sends many commands and reads no replies has to wait here.
             if replies.len() > MAX_COMMAND {
                 stream.write_all(&replies).await?;
                 replies.clear();

@@ -1,5 +1,5 @@
-//! Scans the complete table at intervals: queues dirty objects that a dead bridge has left behind,
-//! and evicts objects that are at home when the table takes too much memory.
+//! Scans the complete table at intervals. Queues dirty objects that a dead bridge has left, and
+//! evicts objects that the home has too when the table takes too much memory.
 
 use crate::bridged::Shared;
 use crate::cell::Cell;
@@ -15,21 +15,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Limit on the keys whose reads are remembered between two sweeps. Further keys may be evicted
+/// Limit on the keys that are recorded as read between two sweeps. Other keys may be evicted
 /// although they were read.
 const MAX_REFERENCED: usize = 1 << 20;
 
-/// Pause of a sweep that finds no room in the backlog.
+/// How long a sweep pauses when the backlog has no room.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Handle of the sweeping thread. Dropping it stops the thread.
+/// The handle of the sweeping thread. Dropping it stops the thread.
 pub(crate) struct Sweep {
     wake: SyncSender<()>,
     stop: Arc<AtomicBool>,
 }
 
 impl Sweep {
-    /// Starts the thread, which begins with a first sweep.
+    /// Starts the thread, which begins with a sweep.
     pub(crate) fn start(
         options: &Options,
         table: Table,
@@ -42,7 +42,7 @@ impl Sweep {
             (Arc::clone(&stop), options.store.clone(), options.table.clone());
         let (memory, period) = (options.memory, options.sweep);
         let run = move || {
-            // A client belongs to its thread, so it is created there.
+            // A client belongs to one thread, so it is created on this one.
             let opened =
                 Client::connect(&store).and_then(|mut client| match client.table(&name)? {
                     found if found == table => Ok(client),
@@ -65,10 +65,10 @@ impl Sweep {
 
     /// Lets the next sweep begin at once.
     pub(crate) fn wake(&self) {
-        let _ = self.wake.try_send(()); // a pending wake-up is enough
+        let _ = self.wake.try_send(()); // one pending wake-up is enough
     }
 
-    /// Asks the thread to stop, without waiting for its end.
+    /// Asks the thread to stop, without waiting until it ends.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.wake();
@@ -108,8 +108,8 @@ impl Sweeper {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Scans the table, and a second time without sparing recently read objects if the first scan
-    /// did not free enough.
+    /// Scans the table. If this did not free enough memory, scans it a second time, and evicts
+    /// recently read objects too.
     fn sweep(&mut self) -> Result<(), Error> {
         let recent = self.shared.references.rotate();
         if self.scan(Some(&recent))? > 0 {
@@ -118,7 +118,7 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Scans the table once. Returns how many bytes are still too many.
+    /// Scans the table once. Returns the number of bytes that are still above the limit.
     fn scan(&mut self, recent: Option<&Recent>) -> Result<u64, Error> {
         let table = self.table;
         let mut over = self.client.table_stats(table)?.bytes.saturating_sub(self.memory);
@@ -160,14 +160,14 @@ impl Sweeper {
                 count(&self.shared.counters.evicted);
                 Ok(())
             }
-            // It was written meanwhile, or is gone.
+            // The object was written meanwhile, or is gone.
             Ok(None) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Hashes of recently read keys: since the last sweep, and in the interval before.
+/// Hashes of recently read keys: those since the last sweep, and those of the interval before it.
 #[derive(Default)]
 pub(crate) struct References {
     hash: RandomState,

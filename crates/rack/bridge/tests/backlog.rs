@@ -1,4 +1,4 @@
-//! Tests the backlog: each key is in it once, and none is forgotten.
+//! Tests the backlog: each key is in it only once, and none is forgotten.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use proptest::prelude::*;
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 proptest! {
-    /// Keys are pushed and taken, and their deliveries succeed or fail. A key that was pushed after
-    /// it was last taken is returned again.
+    /// Pushes and takes keys, whose deliveries succeed or fail. A key that was pushed after it was
+    /// last taken is returned again.
     #[test]
     fn no_key_is_forgotten(steps in prop::collection::vec((0u8..4, 0u8..5), 0..200)) {
         let backlog = Backlog::default();
@@ -24,9 +24,9 @@ proptest! {
                     if let Some(taken) = backlog.take() {
                         prop_assert!(
                             owed.insert(taken[0], false).unwrap(),
-                            "it was taken for nothing"
+                            "a key is taken that waits for nothing"
                         );
-                        prop_assert!(!carried.contains(&taken), "two carry it at once");
+                        prop_assert!(!carried.contains(&taken), "two workers deliver it at once");
                         carried.push(taken);
                     }
                 }

@@ -1,6 +1,6 @@
-//! Runs readers, writers, deliveries and a sweeper concurrently, in any order, with faults, and
-//! ends each at any point: users of a key see it as if it were in one place, and in the end the
-//! home has what was written last.
+//! Runs readers, writers, deliveries and a sweeper concurrently, in any order and with faults, and
+//! ends each at any point. Users of a key must see it as if it were in one place, and at the end
+//! the home must have the last write.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use crate::pretend;
@@ -58,8 +58,8 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(value.try_into().expect("values of this test are numbers"))
 }
 
-/// Starts an operation. The history gets every write with its version and value, also if a fault
-/// loses its answer later.
+/// Starts an operation. The history gets every write with its version and value, even if a fault
+/// loses the write's answer later.
 fn act(
     act: &Act,
     operations: &Rc<KeyOperations<Near, Far>>,
@@ -101,8 +101,8 @@ fn act(
     })
 }
 
-/// Runs operations, `WORKERS` at a time, and polls them as `choices` say; some are dropped
-/// half-way.
+/// Runs operations, `WORKERS` at a time, and polls them in the order that `choices` gives; some are
+/// dropped before they end.
 fn run(acts: &[Act], choices: &[u8], faults: u8) {
     let shared = Shared::new(choices, faults);
     let stamps = Stamps::new(BASE).expect("a time");
@@ -122,14 +122,14 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
         }
         let at = shared.choose(tasks.len());
         if shared.fails() && shared.fails() {
-            drop(tasks.swap_remove(at)); // its process was killed
+            drop(tasks.swap_remove(at)); // as if its process were killed
         } else if poll(&mut tasks[at]) {
             drop(tasks.swap_remove(at));
         }
     }
     shared.stop_faults();
     check(&history.borrow(), &shared);
-    // What is left is delivered and evicted; a reader then finds the last write.
+    // The remaining objects are delivered and evicted. A reader must then find the last write.
     for key in 0..KEYS {
         while shared.is_dirty(key) {
             finish(act(&Act::Carry(key), &operations, &history, &clock));
@@ -144,7 +144,7 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
             assert_eq!(row.stamp, stamps.of(version));
         }
         finish(act(&Act::Sweep(key), &operations, &history, &clock));
-        assert!(shared.object(key).is_none(), "all may leave");
+        assert!(shared.object(key).is_none(), "all objects can be evicted");
         finish(act(&Act::Read(key), &operations, &history, &clock));
     }
     check(&history.borrow(), &shared);
@@ -158,8 +158,8 @@ fn finish(mut task: Task) {
     while !poll(&mut task) {}
 }
 
-/// Checks that writes took effect in the order of their versions, and that each read fits in
-/// between.
+/// Checks that writes took effect in the order of their versions, and that each read fits between
+/// them.
 fn check(history: &[Observed], shared: &Shared) {
     for key in 0..KEYS {
         // Versions of all values, including those of writes whose answer was lost.
@@ -169,7 +169,7 @@ fn check(history: &[Observed], shared: &Shared) {
         };
         let mut all: Vec<&Observed> = history.iter().filter(|seen| seen.key == key).collect();
         all.sort_by_key(|seen| seen.ended);
-        // For each operation that ended: the least version that later operations may see.
+        // For each operation that ended: the lowest version that later operations may see.
         let mut floors: Vec<(usize, u64)> = Vec::new();
         for seen in all {
             let before = floors.iter().filter(|(ended, _)| *ended < seen.begun);

@@ -3,13 +3,13 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Limit on the lost writes that are listed. Further ones are only counted.
+/// Limit on the lost writes that are listed. Those beyond it are only counted.
 pub const MAX_LOST: usize = 100;
 
 /// The highest acknowledged write of each key.
 ///
-/// A write's number is also its timestamp in Cassandra, so the highest one is stored, in whichever
-/// order writes arrive. Threads may call [`note`](Self::note) at the same time.
+/// A write's number is also its timestamp in Cassandra, so the highest number of a key is stored,
+/// in whichever order its writes arrive. Threads may call [`note`](Self::note) at the same time.
 #[derive(Debug)]
 pub struct AcknowledgedWrites {
     base: u64,
@@ -21,7 +21,7 @@ pub struct AcknowledgedWrites {
 pub enum Verdict {
     /// The last acknowledged write is stored.
     Kept,
-    /// A later write is stored, which was not acknowledged to this load, or belongs to another run.
+    /// A later write is stored. It was not acknowledged to this load, or belongs to another run.
     Ahead,
     /// An acknowledged write is gone.
     Lost(LostWrite),
@@ -30,11 +30,11 @@ pub enum Verdict {
 /// An acknowledged write that is gone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LostWrite {
-    /// Its key.
+    /// The key of the write.
     pub key: u64,
-    /// Its number among the operations of the run, from 1.
+    /// The write's number among the operations of the run, from 1.
     pub acknowledged: u64,
-    /// The number that is stored instead; 0 if no write of this run is.
+    /// The number that is stored instead; 0 if no write of this run is stored.
     pub found: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct LostWrite {
 pub struct Verification {
     /// Keys that were read.
     pub checked: u64,
-    /// Keys that could not be read in three tries. They are not among `checked`.
+    /// Keys that could not be read in three tries. They do not count as `checked`.
     pub unread: u64,
     /// Keys with a later write than the last acknowledged one.
     pub ahead: u64,
@@ -55,7 +55,7 @@ pub struct Verification {
 
 impl AcknowledgedWrites {
     /// Creates a record of `keys` keys without acknowledged writes. Stamps are numbers above
-    /// `base`, the start of the run in us since 1970.
+    /// `base`, which is the start of the run in us since 1970.
     #[must_use]
     pub fn new(base: u64, keys: u64) -> Self {
         Self { base, highest: (0..keys).map(|_| AtomicU64::new(0)).collect() }
@@ -82,9 +82,9 @@ impl AcknowledgedWrites {
         self.highest.len() as u64
     }
 
-    /// Compares a key. `acknowledged` is its highest number before it was read, and `found` the
-    /// stamp of the value that was read. Stamps of earlier runs are below this run's base, since
-    /// the rate is limited to one operation per microsecond.
+    /// Compares a key. `acknowledged` is the key's highest acknowledged number before it was read,
+    /// and `found` is the stamp of the value that was read. Stamps of earlier runs are below this
+    /// run's base, since the rate is limited to one operation per microsecond.
     #[must_use]
     pub fn compare(&self, key: u64, acknowledged: u64, found: Option<u64>) -> Verdict {
         let found = found.map_or(0, |stamp| stamp.saturating_sub(self.base));
@@ -101,8 +101,8 @@ impl AcknowledgedWrites {
 }
 
 impl Verification {
-    /// Counts a key that was read, and lists its lost write while there are fewer than
-    /// [`MAX_LOST`].
+    /// Counts a key that was read. Lists its lost write, if it has one and fewer than [`MAX_LOST`]
+    /// are listed.
     pub fn add(&mut self, verdict: Verdict) {
         self.checked += 1;
         match verdict {
@@ -117,7 +117,8 @@ impl Verification {
         }
     }
 
-    /// Adds another reader's result. Keeps the [`MAX_LOST`] lost writes with the lowest keys.
+    /// Adds another reader's result. Of the lost writes, keeps the [`MAX_LOST`] with the lowest
+    /// keys.
     pub fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.unread += other.unread;

@@ -1,4 +1,4 @@
-//! Runs a load on Apache Cassandra, by ScyllaDB's driver, which supports both.
+//! Runs a load on Apache Cassandra through ScyllaDB's driver, which supports Cassandra too.
 
 use crate::load::{Consistency, Load, LoadError, MIN_VALUE_BYTES, Workload};
 use crate::operations::{Operation, SERIES_BUCKET};
@@ -20,19 +20,19 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Time to connect to an address.
+/// How long connecting to an address may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Time for the cluster to prepare a load: small machines take seconds to create a table.
+/// How long the cluster may take to prepare a load: small machines take seconds to create a table.
 const SETUP: Duration = Duration::from_secs(90);
 
-/// Connections to each node, shared by all requests.
+/// Number of connections to each node, which all requests share.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("not 0");
 
 /// Number of different values. They are slices of random bytes, which do not compress.
 const DIFFERENT_VALUES: usize = 4_096;
 
-/// Stream of the random generator for values.
+/// Stream of the random generator that makes the values.
 const STREAM: u64 = 3;
 
 /// A session with a cluster that has the tables of a workload.
@@ -51,9 +51,9 @@ impl Cassandra {
     /// missing.
     ///
     /// # Errors
-    /// No contact can be reached, or the cluster lacks the datacenter or nodes for the replicas,
-    /// has the keyspace with another replication, refuses a statement, or does not answer in 90
-    /// seconds.
+    /// No contact can be reached. Or the cluster lacks the datacenter or enough nodes for the
+    /// replicas, has the keyspace with another replication, refuses a statement, or does not answer
+    /// in 90 seconds.
     pub async fn connect(load: &Load) -> Result<Self, LoadError> {
         check_reachable(&load.contacts).await?;
         let contacts = load.contacts.join(", ");
@@ -156,7 +156,7 @@ impl LoadTarget for Cassandra {
     }
 }
 
-/// Checks that one of the contacts accepts connections, for a better error than the driver's.
+/// Checks that one of the contacts accepts connections. Its error says more than the driver's.
 async fn check_reachable(contacts: &[String]) -> Result<(), LoadError> {
     let mut tried = Vec::new();
     for contact in contacts {
@@ -192,7 +192,7 @@ fn check_datacenter(session: &Session, load: &Load) -> Result<(), LoadError> {
     }
 }
 
-/// Checks that an existing keyspace has the wanted replication.
+/// Checks that an existing keyspace has the replication of the load.
 fn check_keyspace(session: &Session, load: &Load) -> Result<(), LoadError> {
     let state = session.get_cluster_state();
     let strategy = state.get_keyspace(&load.keyspace).map(|keyspace| &keyspace.strategy);
@@ -241,13 +241,13 @@ async fn prepare(
         Consistency::All => Level::All,
     });
     prepared.set_request_timeout(Some(load.timeout));
-    // Writes name their row completely, so repeating one is harmless: the driver may try another
-    // node.
+    // A write names all columns of its row, so repeating it is harmless and the driver may try
+    // another node.
     prepared.set_is_idempotent(true);
     Ok(prepared)
 }
 
-/// Returns how many rows each partition has.
+/// Returns the number of rows that each partition has.
 async fn rows(
     session: &Session,
     last: &PreparedStatement,
@@ -266,7 +266,7 @@ async fn rows(
     Ok(counts)
 }
 
-/// Returns the partition of a sensor's value, by its time in ns since 1970.
+/// Returns the partition of a sensor's value whose time is `at`, in ns since 1970.
 fn bucket(at: u64) -> i32 {
     let seconds = Duration::from_nanos(at).as_secs();
     i32::try_from(seconds / SERIES_BUCKET.as_secs()).expect("centuries of hours fit")

@@ -10,14 +10,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How much later than requested the kernel may wake this thread, in ns; Linux's default is 50 us.
+/// How much later than requested the kernel may wake this thread, in ns. Linux's default is 50 us.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(1_000).expect("not 0");
 
-/// The end of each wait is spent spinning, since waking up takes about as long. At rates above its
-/// inverse, a core is always busy.
+/// The thread spins for this long at the end of each wait, since waking up takes about as long. At
+/// more than 20,000 operations per second it always spins, and keeps a core busy.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Limit on one sleep. After it the thread checks whether to stop.
+/// Limit on one sleep, after which the thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Starts each operation when it is due, until the schedule ends or the load is stopped. The thread
@@ -28,7 +28,7 @@ pub(crate) fn dispatch<T: LoadTarget>(
     mut operations: Operations,
     handle: &Handle,
 ) {
-    // If this fails, operations start somewhat later, and the report says by how much.
+    // If this fails, operations start somewhat later, and the report shows their lateness.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
     let mut batch = Batch::default();
     for offset in schedule {
@@ -56,8 +56,8 @@ pub(crate) fn dispatch<T: LoadTarget>(
     batch.flush(shared, usize::MAX);
 }
 
-/// Operations dispatched in the current window. They are reported together, so that this thread
-/// hardly ever waits for a lock.
+/// Operations dispatched in the current window. The thread reports them together, so that it hardly
+/// ever waits for a lock.
 #[derive(Default)]
 struct Batch {
     window: usize,
@@ -72,7 +72,7 @@ impl Batch {
     }
 }
 
-/// Waits until `due`. Returns false if the load is stopped before.
+/// Waits until `due`. Returns false if the load is stopped before then.
 #[expect(clippy::disallowed_methods, reason = "the thread of its own, whose work is to wait")]
 fn wait<T>(shared: &Shared<T>, due: Instant) -> bool {
     loop {

@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-/// Limit on the kinds of failures that are listed. Failures of further kinds are counted together.
+/// Limit on the kinds of failures that are listed. Failures of other kinds are counted together.
 pub const MAX_KINDS: usize = 16;
 
-/// Limit on the text of an example, in bytes. The rest is cut off.
+/// Limit on the text of an example, in bytes. A longer text is cut.
 pub const MAX_EXAMPLE: usize = 300;
 
 /// The failures of one kind.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct FailureKind {
-    /// Name of the kind.
+    /// The name of the kind.
     pub kind: String,
-    /// Number of failures.
+    /// Number of failures of this kind.
     pub count: u64,
-    /// Message of the first one.
+    /// Message of the first failure of this kind.
     pub example: String,
 }
 
@@ -51,7 +51,7 @@ impl Failures {
         }
     }
 
-    /// Returns the number of all failures.
+    /// Returns the number of failures of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.others + self.kinds.iter().map(|kind| kind.count).sum::<u64>()

@@ -1,9 +1,10 @@
 //! Puts a load on Apache Cassandra at a rate that is fixed beforehand, and reports the result.
 //!
 //! The schedule of all operations is known before the first one starts, and no response changes it.
-//! Response times count from the scheduled start: if Cassandra stalls for a second, a second's
-//! operations wait, and all of them show it. A load that sends the next request after the last
-//! response shows a single slow request instead, which hides the stall (coordinated omission).
+//! Response times count from the scheduled start. If Cassandra stalls for a second, all operations
+//! scheduled in that second wait, and their response times show it. A load that sends the next
+//! request after the last response shows a single slow request instead, which hides the stall
+//! (coordinated omission).
 //!
 //! ```no_run
 //! use sprat_load::{Load, RunningLoad, Step, Workload};
@@ -19,10 +20,11 @@
 //! # Ok::<(), sprat_load::LoadError>(())
 //! ```
 //!
-//! A [`Load`] describes what to do, [`RunningLoad`] does it, and [`LoadReport`] is the result. The
-//! parts that decide anything use neither clock nor network: [`Schedule`], [`Operations`],
-//! [`Windows`], [`AcknowledgedWrites`]. A [`LoadTarget`] can take Cassandra's place, as in tests.
-//! Call this crate from ordinary threads, not from within an asynchronous runtime.
+//! A [`Load`] describes the operations, [`RunningLoad`] runs them, and [`LoadReport`] is the
+//! result. The parts that make decisions use neither clock nor network: [`Schedule`],
+//! [`Operations`], [`Windows`], [`AcknowledgedWrites`]. A [`LoadTarget`] can take Cassandra's
+//! place, as in tests. Call this crate from ordinary threads, not from within an asynchronous
+//! runtime.
 
 mod acknowledged;
 mod cassandra;

@@ -10,17 +10,20 @@ pub const MAX_CONTACTS: usize = 64;
 /// Limit on the steps of the rate.
 pub const MAX_STEPS: usize = 10_000;
 
-/// The highest rate, in operations per second. Numbers of operations thereby grow no faster than
-/// microseconds, so that write timestamps of a later run are above those of an earlier one.
+/// The highest rate, in operations per second. At this rate the numbers of operations grow no
+/// faster than microseconds, so that write timestamps of a later run are above those of an earlier
+/// run.
 pub const MAX_RATE: f64 = 1e6;
 
 /// Limit on the keys of [`Workload::KeyValue`], and on the sensors of [`Workload::Series`].
 pub const MAX_KEYS: u64 = 1 << 40;
 
-/// Limit on the keys of a load that remembers acknowledged writes: 8 bytes each, 128 MiB.
+/// Limit on the keys of a load that remembers acknowledged writes: at 8 bytes for each key, 128
+/// MiB.
 pub const MAX_REMEMBERED: u64 = 1 << 24;
 
-/// Limit on the partitions of [`Workload::Wide`]: the last row of each is read before a run.
+/// Limit on the partitions of [`Workload::Wide`]: before a run, the last row of each partition is
+/// read.
 pub const MAX_PARTITIONS: u64 = 4_096;
 
 /// Lower limit on the length of a value, in bytes: a key's value begins with its stamp.
@@ -38,14 +41,14 @@ pub const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 /// Limit on the timeout of an operation: histograms measure times up to twice as long.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Lower limit on the length of a window: while operations of a window are outstanding, its
-/// histograms take 400 KB.
+/// Lower limit on the length of a window: a window's histograms take 400 KB while its operations
+/// are outstanding.
 pub const MIN_WINDOW: Duration = Duration::from_millis(250);
 
 /// Limit on the length of a window.
 pub const MAX_WINDOW: Duration = Duration::from_secs(3_600);
 
-/// Outstanding operations by default.
+/// The default of [`Load::outstanding`].
 pub const DEFAULT_OUTSTANDING: usize = 32_768;
 
 /// Limit on [`Load::outstanding`].
@@ -54,20 +57,20 @@ pub const MAX_OUTSTANDING: usize = 262_144;
 /// Limit on the names of the keyspace and the datacenter, in bytes.
 const MAX_NAME: usize = 48;
 
-/// A load: which operations to run on which cluster, how often and for how long. [`Load::new`]
-/// gives sensible defaults; set the fields to change, then pass the load to
+/// A load: which operations to run on which cluster, at what rate and for how long. [`Load::new`]
+/// gives sensible defaults. Set the fields to change, then pass the load to
 /// [`RunningLoad::start`](crate::RunningLoad::start), which checks it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Addresses of the cluster, `host:port`. One that answers is enough.
+    /// Addresses of the cluster, each `host:port`. The load needs one that answers.
     pub contacts: Vec<String>,
-    /// Rates, one after the other.
+    /// The rates, each for its duration, one after the other.
     pub steps: Vec<Step>,
     /// The distribution of the operations' starts.
     pub arrivals: Arrivals,
-    /// The operations.
+    /// What the operations write and read.
     pub workload: Workload,
-    /// Share of reads, from 0 to 1; the others are writes.
+    /// Share of reads, from 0 to 1; all other operations are writes.
     pub reads: f64,
     /// Bytes of each value.
     pub value_bytes: usize,
@@ -79,13 +82,13 @@ pub struct Load {
     pub datacenter: String,
     /// Replication factor in that datacenter.
     pub replication: usize,
-    /// Timeout of an operation, from when it was sent, including the driver's retries on other
-    /// nodes.
+    /// Timeout of an operation, counted from when it was sent. It includes the driver's retries on
+    /// other nodes.
     pub timeout: Duration,
     /// Length of a window.
     pub window: Duration,
-    /// Limit on the outstanding operations. An operation that would exceed it is counted as not
-    /// sent, and never sent later.
+    /// Limit on the outstanding operations. An operation that would exceed the limit is counted as
+    /// not sent, and is never sent later.
     pub outstanding: usize,
     /// Seed of all random choices: the same seed gives the same operations at the same times.
     pub seed: u64,
@@ -111,8 +114,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What operations write and read. Keys, sensors and partitions are chosen at random with equal
-/// probability.
+/// What operations write and read. The key, sensor or partition of each is chosen at random with
+/// equal probability.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Workload {
     /// Keys with one value each, which is overwritten.
@@ -120,12 +123,13 @@ pub enum Workload {
         /// Number of keys.
         keys: u64,
     },
-    /// Sensors whose values are appended; reads fetch the newest ones.
+    /// Sensors whose values are appended; reads fetch the newest values.
     Series {
         /// Number of sensors.
         sensors: u64,
     },
-    /// Partitions that grow with each write, across runs; reads fetch rows from a random position.
+    /// Partitions that grow with each write, also from run to run; reads fetch rows from a random
+    /// position.
     Wide {
         /// Number of partitions.
         partitions: u64,
@@ -151,11 +155,11 @@ pub enum LoadError {
     /// A value is out of range.
     #[error("{key} = {value}: want {want}")]
     Value {
-        /// Its name.
+        /// The name of the value.
         key: &'static str,
         /// The value.
         value: String,
-        /// What is expected instead.
+        /// The values that are allowed.
         want: String,
     },
     /// No contact accepts connections.
@@ -164,7 +168,7 @@ pub enum LoadError {
          native_transport_port in its cassandra.yaml"
     )]
     Unreachable {
-        /// Each address with its error.
+        /// Each address with the error from it.
         tried: String,
     },
     /// A contact accepts connections, but does not answer as Cassandra does.
@@ -198,7 +202,7 @@ pub enum LoadError {
         replication: usize,
         /// The datacenter.
         datacenter: String,
-        /// Its number of nodes.
+        /// The number of nodes in the datacenter.
         nodes: usize,
     },
     /// The keyspace exists with another replication.
@@ -207,14 +211,14 @@ pub enum LoadError {
          KEYSPACE {keyspace}"
     )]
     Keyspace {
-        /// Its name.
+        /// The keyspace.
         keyspace: String,
-        /// Its replication.
+        /// The replication that it has.
         there: String,
         /// The replication in the load.
         wanted: String,
     },
-    /// A table could not be created, or a statement not prepared.
+    /// A table could not be created, or a statement could not be prepared.
     #[error("{statement}: {error}")]
     Statement {
         /// The statement.
@@ -225,7 +229,7 @@ pub enum LoadError {
     /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(#[from] std::io::Error),
-    /// Acknowledged writes were not remembered.
+    /// The load did not remember acknowledged writes, so they cannot be verified.
     #[error("acknowledged writes were not remembered: set `remember` before the load")]
     NotRemembered,
     /// Too many keys could not be read.
@@ -234,7 +238,7 @@ pub enum LoadError {
          cluster answers"
     )]
     Unread {
-        /// Such keys, until verification gave up.
+        /// Number of keys that could not be read, until verification gave up.
         unread: u64,
         /// The first error.
         example: String,
@@ -242,9 +246,9 @@ pub enum LoadError {
 }
 
 impl Load {
-    /// Creates a load on a cluster with these rates. Everything else has defaults: 100,000 keys
-    /// with 100 bytes each, half of the operations reads, LOCAL_QUORUM with three replicas in
-    /// `dc1`, a timeout of 10 s, windows of 1 s.
+    /// Creates a load on a cluster with these rates. All other fields have defaults: 100,000 keys
+    /// with values of 100 bytes, reads for half of the operations, LOCAL_QUORUM with three replicas
+    /// in `dc1`, a timeout of 10 s, windows of 1 s.
     #[must_use]
     pub fn new<C: Into<String>>(contacts: impl IntoIterator<Item = C>, steps: Vec<Step>) -> Self {
         Self {

@@ -4,13 +4,13 @@ use crate::load::{Load, Workload};
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// Rows that a read of [`Workload::Series`] or [`Workload::Wide`] fetches.
+/// Number of rows that a read of [`Workload::Series`] or [`Workload::Wide`] fetches.
 pub const SLICE_ROWS: u64 = 10;
 
-/// Time span of a sensor's partition.
+/// The time span that one partition of a sensor covers.
 pub const SERIES_BUCKET: Duration = Duration::from_secs(3_600);
 
-/// Stream of the random generator for operations.
+/// Stream of the random generator that chooses operations.
 const STREAM: u64 = 2;
 
 /// An operation.
@@ -59,21 +59,22 @@ pub enum Operation {
     },
 }
 
-/// An endless sequence of operations. The first one has the number 1.
+/// An endless sequence of operations. The first operation has the number 1.
 #[derive(Clone, Debug)]
 pub struct Operations {
     workload: Workload,
     reads: f64,
     base: u64,
     number: u64,
-    /// Rows of each partition.
+    /// Number of rows of each partition.
     rows: Vec<u64>,
     chance: Chance,
 }
 
 impl Operations {
-    /// Creates the operations of a checked load. `base` is its start in us since 1970; `rows` are
-    /// the rows that partitions have already, by default none.
+    /// Creates the operations of a checked load. `base` is the start of the load in us since 1970.
+    /// `rows` has the number of rows that each partition already has; partitions beyond its end
+    /// have none.
     #[must_use]
     pub fn new(load: &Load, base: u64, mut rows: Vec<u64>) -> Self {
         if let Workload::Wide { partitions } = load.workload {
@@ -83,7 +84,7 @@ impl Operations {
         Self { workload: load.workload, reads: load.reads, base, number: 0, rows, chance }
     }
 
-    /// Returns the next operation, which is to start `offset` ns after the start of the load.
+    /// Returns the next operation, which starts `offset` ns after the start of the load.
     pub fn next(&mut self, offset: u64) -> Operation {
         self.number += 1;
         let read = self.chance.share() < self.reads;

@@ -7,11 +7,11 @@ use serde::Serialize;
 /// Share of a window's scheduled operations that must complete within it.
 pub const KEPT_SHARE: f64 = 0.95;
 
-/// Operations that a window may lack beyond that: one that starts at its very end completes in the
-/// next.
+/// Number of operations that a window may always lack: an operation that starts at the very end of
+/// its window completes in the next one.
 pub const EDGE: u64 = 1;
 
-/// The result of a load. Times are in us.
+/// The result of a load. Quantiles of times are in us.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadReport {
     /// Seconds for which operations were scheduled.
@@ -33,10 +33,10 @@ pub struct LoadReport {
     pub unanswered: u64,
     /// Reads that found nothing.
     pub found_nothing: u64,
-    /// Operations that succeeded after the last window.
+    /// Operations that succeeded after the end of the last window.
     pub late: u64,
-    /// Time from scheduled start to answer, of successful operations: what a client would have to
-    /// wait.
+    /// Time from the scheduled start to the answer, of successful operations: how long a client
+    /// would have waited.
     pub response: Quantiles,
     /// Time from actual start to answer, of successful operations.
     pub service: Quantiles,
@@ -51,18 +51,18 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// Returns whether every operation completed at the scheduled rate: no window missed, none not
-    /// sent, no failure.
+    /// Returns whether every operation completed at the scheduled rate: no window missed its rate,
+    /// all operations were sent, and none failed.
     #[must_use]
     pub fn kept_rate(&self) -> bool {
         self.scheduled > 0 && self.missed.is_empty() && self.not_sent == 0 && self.failed == 0
     }
 }
 
-/// Returns the numbers of full windows that completed less than [`KEPT_SHARE`] of their scheduled
-/// operations, and lack more than [`EDGE`] operations, counting also those of windows before. If
-/// answers take longer than a twentieth of a window, the first window after each rise of the rate
-/// is among them.
+/// Returns the numbers of the full windows that missed their rate. Such a window completed less
+/// than [`KEPT_SHARE`] of its scheduled operations. It also lacks more than [`EDGE`] operations,
+/// alone or together with all windows before it. If answers take longer than a twentieth of a
+/// window, the first window after each rise of the rate misses it.
 #[must_use]
 pub fn missed(windows: &[Window]) -> Vec<usize> {
     let (mut expected, mut delivered) = (0, 0);

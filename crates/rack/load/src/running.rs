@@ -20,25 +20,25 @@ use tokio::runtime::{Builder, Runtime};
 /// Limit on the time for which a stopped load waits for outstanding operations.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time beyond its timeout after which an operation counts as unanswered.
+/// How long after its timeout an operation counts as unanswered.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Time from the setup to the first operation, in which threads start.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// Threads that send and receive.
+/// Number of threads that send and receive.
 const WORKERS: usize = 2;
 
 /// Interval between checks for the end.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Time for the runtime to shut down.
+/// How long the runtime may take to shut down.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// A load that runs. [`RunningLoad::start`] connects and starts it; [`RunningLoad::progress`]
-/// reports meanwhile; [`RunningLoad::finish`] waits for the end and gives the report. One thread
-/// starts operations when they are due, two more send and receive. Dropping it stops the load
-/// without a report.
+/// A load that runs. [`RunningLoad::start`] connects and starts it, [`RunningLoad::progress`]
+/// reports on it meanwhile, and [`RunningLoad::finish`] waits for the end and gives the report. One
+/// thread starts operations when they are due; two more send and receive. Dropping a `RunningLoad`
+/// stops the load without a report.
 #[derive(Debug)]
 pub struct RunningLoad<T: LoadTarget = Cassandra> {
     shared: Arc<Shared<T>>,
@@ -50,7 +50,7 @@ pub struct RunningLoad<T: LoadTarget = Cassandra> {
 /// The state of a running load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Time since its start.
+    /// Time since the start of the load.
     pub elapsed: Duration,
     /// Duration of the schedule.
     pub length: Duration,
@@ -64,11 +64,12 @@ pub struct Progress {
     pub failed: u64,
     /// Outstanding operations.
     pub outstanding: usize,
-    /// The last window that is over, with its results so far.
+    /// The last window that is over, with the results that it has so far.
     pub last: Option<Window>,
 }
 
-/// A load that has ended: its report, and its acknowledged writes, for [`FinishedLoad::verify`].
+/// A load that has ended: its report, and the acknowledged writes that [`FinishedLoad::verify`]
+/// looks up.
 #[derive(Debug)]
 pub struct FinishedLoad<T: LoadTarget = Cassandra> {
     /// The result.
@@ -98,7 +99,7 @@ struct Record {
     windows: Windows,
     failures: Failures,
     found_nothing: u64,
-    /// When the schedule ended, ns; `u64::MAX` until that is known.
+    /// When the schedule ended, in ns; `u64::MAX` until that is known.
     scheduled_until: u64,
     /// Whether the load has ended, so that further results are ignored.
     over: bool,
@@ -111,9 +112,9 @@ impl RunningLoad<Cassandra> {
     /// Connects to the cluster, creates missing tables, and starts the load.
     ///
     /// # Errors
-    /// A value of the load is invalid, threads cannot be started, no contact can be reached, or the
-    /// cluster lacks the datacenter or nodes, has the keyspace with another replication, refuses a
-    /// statement, or does not answer in 90 seconds.
+    /// A value of the load is invalid, threads cannot be started, or no contact can be reached. Or
+    /// the cluster lacks the datacenter or enough nodes, has the keyspace with another replication,
+    /// refuses a statement, or does not answer in 90 seconds.
     pub fn start(load: Load) -> Result<Self, LoadError> {
         load.check()?;
         let threads = Threads::start()?;
@@ -123,7 +124,7 @@ impl RunningLoad<Cassandra> {
 }
 
 impl<T: LoadTarget> RunningLoad<T> {
-    /// Starts a load on a target.
+    /// Starts a load on a target that takes Cassandra's place.
     ///
     /// # Errors
     /// [`LoadError::Value`] if a value of the load is invalid, and [`LoadError::Threads`] if
@@ -174,7 +175,7 @@ impl<T: LoadTarget> RunningLoad<T> {
         })
     }
 
-    /// Returns the present state.
+    /// Returns the present state of the load.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let shared = &*self.shared;
@@ -199,8 +200,8 @@ impl<T: LoadTarget> RunningLoad<T> {
         }
     }
 
-    /// Stops the schedule. [`finish`](Self::finish) waits for outstanding operations for at most
-    /// [`STOP_PATIENCE`].
+    /// Stops the schedule. [`finish`](Self::finish) then waits for outstanding operations at most
+    /// for [`STOP_PATIENCE`].
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -213,9 +214,9 @@ impl<T: LoadTarget> RunningLoad<T> {
         dispatched && self.shared.outstanding.load(Ordering::Acquire) == 0
     }
 
-    /// Waits for the end of the schedule and for outstanding operations: for their timeout and a
-    /// second, or at most [`STOP_PATIENCE`] after [`stop`](Self::stop). Operations that have no
-    /// answer by that time count as failed.
+    /// Waits for the end of the schedule and then for outstanding operations: for the load's
+    /// timeout and a second, but at most [`STOP_PATIENCE`] after [`stop`](Self::stop). Operations
+    /// that have no answer by then count as failed.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -254,7 +255,7 @@ impl<T: LoadTarget> Drop for RunningLoad<T> {
 }
 
 impl<T: LoadTarget> FinishedLoad<T> {
-    /// Reads every key, and reports which acknowledged writes are gone. May be called repeatedly.
+    /// Reads every key, and reports which acknowledged writes are lost. May be called repeatedly.
     ///
     /// # Errors
     /// [`LoadError::NotRemembered`] unless the load had `remember`; [`LoadError::Unread`] if more
@@ -265,7 +266,7 @@ impl<T: LoadTarget> FinishedLoad<T> {
 }
 
 impl<T> Shared<T> {
-    /// Returns the present time, in ns since the start.
+    /// Returns the present time, in ns since the start of the load.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(Instant::now().saturating_duration_since(self.begin).as_nanos())
             .unwrap_or(u64::MAX)

@@ -7,26 +7,26 @@ use std::time::Duration;
 /// Start times of operations, in ns from the start of the load, in order.
 ///
 /// The rate is integrated over time, and an operation starts whenever the integral passes the next
-/// whole number, so that slow steps and steps shorter than the distance of operations come out
-/// right. With [`Arrivals::Poisson`] the distance to the next operation is random, with a mean of
+/// whole number. So steps with few operations, or with none of their own, still contribute their
+/// share. With [`Arrivals::Poisson`] the distance to the next operation is random, with a mean of
 /// one.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     steps: Vec<Step>,
     arrivals: Arrivals,
     chance: Chance,
-    /// The step of the next operation, or one before it.
+    /// The step of the next operation, or an earlier step.
     step: usize,
     /// Start of that step, in seconds.
     begins: f64,
-    /// Operations before that step.
+    /// Number of operations before that step, not rounded.
     before: f64,
-    /// Position of the next operation in the integral.
+    /// Position of the next operation in the integral of the rate.
     next: f64,
     last: u64,
 }
 
-/// Stream of the random generator for the schedule.
+/// Stream of the random generator that makes the schedule.
 const STREAM: u64 = 1;
 
 impl Schedule {
@@ -68,7 +68,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// Returns a random distance of arrivals, with a mean of 1.
+/// Returns a random distance between two arrivals, with a mean of 1.
 fn gap(chance: &mut Chance) -> f64 {
     -(1.0 - chance.share()).ln()
 }

@@ -1,4 +1,4 @@
-//! Reads all keys, and compares them with the acknowledged writes.
+//! Reads all keys, and compares their values with the acknowledged writes.
 
 use crate::acknowledged::{AcknowledgedWrites, Verification};
 use crate::load::LoadError;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Limit on the keys that may remain unread. Beyond it verification ends with an error.
+/// Limit on the keys that may remain unread. With one more, verification ends with an error.
 pub const MAX_UNREAD: u64 = 1_000;
 
-/// Concurrent reads.
+/// Number of concurrent reads.
 const READERS: u64 = 64;
 
 /// The number of times that a key is read before it counts as unread.
@@ -43,7 +43,7 @@ pub(crate) async fn verify<T: LoadTarget>(
     }
 }
 
-/// Reads one key after another, until there are no more or too many could not be read.
+/// Reads one key after another, until all are read or too many could not be read.
 async fn read<T: LoadTarget>(
     shared: Arc<Shared<T>>,
     next: Arc<(AtomicU64, AtomicU64)>,
@@ -70,7 +70,7 @@ async fn check<T: LoadTarget>(
     key: u64,
     verified: &mut Verification,
 ) -> Result<(), Failure> {
-    // Taken before the read, whose answer need not include later acknowledgements.
+    // This is taken before the read, whose answer need not include writes acknowledged later.
     let highest = acknowledged.highest(key);
     let mut tries = 1;
     loop {

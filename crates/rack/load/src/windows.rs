@@ -1,4 +1,4 @@
-//! Counts operations in windows of their scheduled starts.
+//! Counts operations in windows, each in the window of its scheduled start.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -14,7 +14,7 @@ const MAX_MICROS: u64 = 120_000_000;
 /// Significant digits of the histograms.
 const DIGITS: u8 = 3;
 
-/// Quantiles of the times of operations, us.
+/// Quantiles of the times of operations, in us.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Quantiles {
     /// Number of operations.
@@ -25,19 +25,19 @@ pub struct Quantiles {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
-    /// The longest time.
+    /// The longest of these times.
     pub max: u64,
 }
 
 /// A window: the operations whose scheduled start is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Window {
-    /// Its start, in seconds from the start of the load.
+    /// The start of the window, in seconds from the start of the load.
     pub begins: f64,
-    /// Whether operations were scheduled during the complete window. That is not so for the last
-    /// window of a load that was stopped.
+    /// Whether operations were scheduled during the whole window. False for the last window of a
+    /// load that ends or is stopped within it.
     pub full: bool,
-    /// Operations that were scheduled.
+    /// Operations that were scheduled in this window.
     #[serde(rename = "asked")]
     pub scheduled: u64,
     /// Operations that were sent.
@@ -48,7 +48,7 @@ pub struct Window {
     pub done: u64,
     /// Operations that failed, or had no answer when the load ended.
     pub failed: u64,
-    /// Operations of this window and of earlier ones that succeeded during it.
+    /// Operations, of this window and of earlier ones, that succeeded during this window.
     pub delivered: u64,
     /// Time from scheduled start to answer, of successful operations.
     pub response: Quantiles,
@@ -61,9 +61,9 @@ pub struct Window {
 /// A completed operation. Times are in ns from the start of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// Its scheduled start.
+    /// The operation's scheduled start.
     pub intended: u64,
-    /// Its actual start.
+    /// The operation's actual start.
     pub sent: u64,
     /// The time at which the operation succeeded or failed.
     pub ended: u64,
@@ -71,8 +71,8 @@ pub struct Completion {
     pub done: bool,
 }
 
-/// The windows of a load. Histograms are kept only for windows with outstanding operations, since
-/// one takes 400 KB.
+/// The windows of a load. It keeps histograms only for windows with outstanding operations, since
+/// those of one window take 400 KB.
 #[derive(Debug)]
 pub struct Windows {
     length: u64,
@@ -99,7 +99,7 @@ struct Counts {
     times: [Quantiles; 3],
 }
 
-/// Response time, service time, lateness.
+/// Histograms of response time, service time and lateness.
 #[derive(Debug)]
 struct Times([Histogram<u64>; 3]);
 
@@ -121,15 +121,15 @@ impl Windows {
         Self { length, total, counts, passed: 0, open, spare, times, done: 0, failed: 0, late: 0 }
     }
 
-    /// Returns the window of an offset in ns from the start. The last window includes everything
-    /// later.
+    /// Returns the window that contains an offset in ns from the start. The last window also
+    /// contains everything later.
     #[must_use]
     pub fn at(&self, offset: u64) -> usize {
         usize::try_from(offset / self.length).unwrap_or(usize::MAX).min(self.counts.len() - 1)
     }
 
-    /// Counts dispatched operations of a window. All windows before `passed` are then dispatched
-    /// completely.
+    /// Counts dispatched operations of a window. All operations of windows before `passed` are then
+    /// dispatched.
     pub fn dispatched(&mut self, window: usize, sent: u64, not_sent: u64, passed: usize) {
         self.counts[window].sent += sent;
         self.counts[window].not_sent += not_sent;
@@ -161,7 +161,7 @@ impl Windows {
         self.close(window);
     }
 
-    /// Returns a window's results so far. Until it is over, operations may be missing.
+    /// Returns a window's results so far. Until the window is over, operations may be missing.
     /// `scheduled_until` is the end of the schedule in ns.
     #[must_use]
     pub fn window(&self, window: usize, scheduled_until: u64) -> Window {
@@ -184,15 +184,16 @@ impl Windows {
         }
     }
 
-    /// Returns how many operations have succeeded, and how many have failed.
+    /// Returns the numbers of operations that succeeded and that failed.
     #[must_use]
     pub fn ended(&self) -> (u64, u64) {
         (self.done, self.failed)
     }
 
-    /// Ends all windows. The caller scheduled nothing from `scheduled_until` on, in ns from the
-    /// start. Counts operations without an answer as failed. Returns the windows that begin before
-    /// `scheduled_until`, at least the first one, and the number of operations without an answer.
+    /// Ends all windows, and counts operations without an answer as failed. The caller has
+    /// scheduled nothing from `scheduled_until` on, in ns from the start. Returns the windows that
+    /// begin before `scheduled_until`, but at least the first window, and the number of operations
+    /// without an answer.
     pub fn end(&mut self, scheduled_until: u64) -> (Vec<Window>, u64) {
         let mut unanswered = 0;
         for window in 0..self.counts.len() {
@@ -214,20 +215,21 @@ impl Windows {
         )
     }
 
-    /// Returns response time, service time and lateness of all windows that are over.
+    /// Returns the quantiles of response time, service time and lateness over all windows that are
+    /// over.
     #[must_use]
     pub fn times(&self) -> [Quantiles; 3] {
         self.times.quantiles()
     }
 
-    /// Returns how many operations succeeded after the last window.
+    /// Returns the number of operations that succeeded after the end of the last window.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Reduces a window that can get no more results to its quantiles: histograms are too large to
-    /// keep them all.
+    /// Reduces a window that can get no more results to its quantiles: all histograms together
+    /// would be too large to keep.
     fn close(&mut self, window: usize) {
         let counts = &mut self.counts[window];
         if window >= self.passed || counts.done + counts.failed < counts.sent {
@@ -268,7 +270,7 @@ impl Times {
         })
     }
 
-    /// Adds and clears another's histograms.
+    /// Adds the histograms of another window, and clears them there.
     fn take(&mut self, other: &mut Self) {
         for (all, of) in self.0.iter_mut().zip(&mut other.0) {
             all.add(&*of).expect("the same bounds");

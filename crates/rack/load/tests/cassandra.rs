@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use support::Node;
 
-/// Time for a run with its end: its duration, its timeouts, and a margin.
+/// How long a run may take with its end: its duration, its timeouts, and a margin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn load(node: &Node, rate: f64, seconds: u64, workload: Workload) -> Load {
@@ -32,7 +32,7 @@ fn finish(running: RunningLoad) -> FinishedLoad {
     }
     running.stop(); // has no effect if the load is done
     let finished = running.finish();
-    assert!(begun.elapsed() < PATIENCE + Duration::from_secs(10), "it ends when it is told to");
+    assert!(begun.elapsed() < PATIENCE + Duration::from_secs(10), "it ends after stop");
     finished
 }
 
@@ -61,7 +61,7 @@ fn print_report(what: &str, finished: &FinishedLoad) {
     );
 }
 
-/// One test uses one node for everything, since starting it takes longest.
+/// One test does everything with one node, since starting a node takes longest.
 #[test]
 #[ignore = "starts Cassandra: make test-rack"]
 fn a_stall_of_a_real_cassandra_shows_in_the_report() {
@@ -74,7 +74,7 @@ fn a_stall_of_a_real_cassandra_shows_in_the_report() {
     let report = &finished.report;
     assert!(report.scheduled > 1_000 && report.done == report.scheduled, "{report:?}");
     assert_nothing_lost(&finished, 300);
-    // A second run: its write timestamps are above those of the first.
+    // A second run, whose write timestamps are above those of the first run.
     values.steps[0].duration = Duration::from_secs(1);
     assert_nothing_lost(&run(values), 300);
 
@@ -85,7 +85,7 @@ fn a_stall_of_a_real_cassandra_shows_in_the_report() {
         print_report(what, &finished);
         let report = &finished.report;
         assert_eq!((report.scheduled, report.done), (600, 600), "{report:?}");
-        assert!(report.found_nothing < 200, "most reads find what was written: {report:?}");
+        assert!(report.found_nothing < 200, "most reads find a value: {report:?}");
     }
     let again = load(&node, 100.0, 1, Workload::Wide { partitions: 3 });
     let runtime =
@@ -97,11 +97,7 @@ fn a_stall_of_a_real_cassandra_shows_in_the_report() {
     let mut operations = Operations::new(&again, 1, Vec::new());
     let written =
         (0..600).filter(|_| matches!(operations.next(0), Operation::Grow { .. })).count() as u64;
-    assert_eq!(
-        there.iter().sum::<u64>(),
-        written,
-        "it goes on from the rows that are there: {there:?}"
-    );
+    assert_eq!(there.iter().sum::<u64>(), written, "rows follow those that exist: {there:?}");
     assert_eq!(run(again).report.found_nothing, 0);
 
     stalls_show_in_the_report(&node);
@@ -120,7 +116,8 @@ fn stalls_show_in_the_report(node: &Node) {
     print_report("two seconds of standing still", &finished);
     let report = &finished.report;
     assert_eq!((report.scheduled, report.not_sent), (1_200, 0));
-    // A third of six seconds' operations came during the stall, and none of them was held back.
+    // A third of the operations of six seconds were scheduled during the stall, and none was held
+    // back.
     assert!(report.response.p999 >= 1_500_000 && report.response.max >= 1_900_000, "{report:?}");
     assert!(report.response.p99 >= 1_500_000 && report.service.p99 >= 1_500_000, "{report:?}");
     assert!(!report.missed.is_empty() && !report.kept_rate(), "{report:?}");
@@ -136,7 +133,7 @@ fn errors_name_the_remedy(node: &Node) {
     let mut many = good();
     many.replication = 3;
     assert!(matches!(error(many), LoadError::Nodes { nodes: 1, .. }));
-    // Another program listens at this port.
+    // Here another program listens at the port.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("it has one").to_string();
     let answers = std::thread::spawn(move || drop(silent.accept()));

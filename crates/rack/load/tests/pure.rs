@@ -138,7 +138,7 @@ proptest! {
                         let next = rows.entry(partition).or_insert(0);
                         prop_assert!(
                             partition < count && row == *next,
-                            "rows go on without a hole"
+                            "rows have consecutive numbers"
                         );
                         *next += 1;
                     }
@@ -157,7 +157,7 @@ proptest! {
 #[test]
 fn invalid_loads_are_refused() {
     let good = || load(vec![step(100.0, 1_000)], Arrivals::Even, 1);
-    good().check().expect("it is right");
+    good().check().expect("the load is valid");
     type Break = fn(&mut Load);
     let cases: [(&str, Break); 20] = [
         ("contacts", |load| load.contacts.clear()),

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time for a run: far more than any takes.
+/// How long a run may take: far longer than any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Threads that send and receive in a load.
@@ -20,14 +20,15 @@ const THREADS: u32 = 2;
 #[derive(Debug, Default)]
 struct Memory {
     begun: Mutex<Option<Instant>>,
-    /// Start and end of the stall, in ms since the first operation.
+    /// Start and end of the stall, in ms since the first operation; `None`: no stall.
     still: Option<(u64, u64)>,
     /// Whether the target acknowledges all writes but forgets those of key 0.
     forgets: bool,
-    /// Every n-th operation fails.
+    /// Every n-th operation fails; `None`: none fails.
     fails: Option<u64>,
     never_answers: bool,
-    /// Whether the target's first operations block all threads of the load.
+    /// How long the target's first operations block all threads of the load; `None`: they block
+    /// none.
     holds: Option<Duration>,
     held: AtomicU32,
     unreadable: AtomicBool,
@@ -135,7 +136,7 @@ fn stalls_are_not_hidden() {
     let finished = run(load(400.0, 2_000), target);
     let report = &finished.report;
     assert_eq!((report.scheduled, report.done), (800, 800));
-    // Operations during the stall waited for its end, each from its scheduled start.
+    // Operations scheduled during the stall waited for its end.
     assert!(
         report.response.max >= 740_000 && report.response.p99 >= 700_000,
         "{:?}",
@@ -159,8 +160,8 @@ fn lateness_counts_in_response_times() {
     );
     let report = &finished.report;
     assert_eq!((report.scheduled, report.done), (400, 400));
-    // Half of all operations could not be sent in time; they were answered at once then, but later
-    // than they were scheduled.
+    // Half of all operations could not be sent in time. They were answered at once when they were
+    // sent, but late compared with their schedule.
     assert!(
         report.lateness.max >= 400_000 && report.lateness.p99 >= 400_000,
         "{:?}",
@@ -198,7 +199,7 @@ fn failures_are_counted_by_kind_with_an_example() {
     assert_eq!(
         finished.verify().expect("it can be read").lost_keys,
         0,
-        "what failed was never acknowledged"
+        "a failed write was never acknowledged"
     );
 }
 

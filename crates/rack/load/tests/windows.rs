@@ -1,5 +1,5 @@
-//! Compares windows with a model that keeps every operation; tests missed windows, failures, and
-//! acknowledged writes against a map.
+//! Compares windows with a model that keeps every operation. Tests which windows missed their rate,
+//! how failures are counted, and acknowledged writes against a map.
 
 use proptest::prelude::*;
 use sprat_load::{
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-/// Length of windows, and of the run, which ends within its fifth window, in ms.
+/// Length of a window, and of the run, which ends within its fifth window; both in ms.
 const LENGTH: u64 = 1_000;
 const TOTAL: u64 = 4_500;
 
@@ -19,8 +19,8 @@ fn windows() -> Windows {
     Windows::new(Duration::from_millis(LENGTH), Duration::from_millis(TOTAL))
 }
 
-/// An operation: its start, how late it was sent, how long it took, all in ms; whether it was sent,
-/// and whether it succeeded.
+/// An operation: its start, how late it was sent and how long it took, all in ms; then whether it
+/// was sent and whether it succeeded.
 #[derive(Clone, Copy, Debug)]
 struct One {
     start: u64,
@@ -39,7 +39,7 @@ fn longest(times: impl Iterator<Item = u64>) -> (u64, u64) {
     times.fold((0, 0), |(count, max), time| (count + 1, max.max(time)))
 }
 
-/// Histograms keep three digits.
+/// Checks quantiles against the exact count and maximum: histograms keep only three digits.
 #[track_caller]
 fn close(found: Quantiles, (count, max): (u64, u64)) {
     assert_eq!(found.count, count);
@@ -129,7 +129,7 @@ proptest! {
                 highest(&mut noted);
             }
         }
-        // A key loses its write, and has one of an earlier run.
+        // One key loses its write, and its value is of an earlier run.
         stored.remove(&forgets);
         let mut verified = Verification::default();
         for key in 0..20 {
@@ -179,16 +179,17 @@ fn a_window_below_its_rate_is_missed() {
     assert_eq!(
         case(&[(100, 0), (100, 0), (100, 300)]),
         [0, 1],
-        "what comes later does not make up for it"
+        "later answers do not make up for it"
     );
-    // One operation more or less in a window of few is tolerated; none in two windows is not.
+    // One operation more or less is tolerated in a window of few. Windows that lack two in all are
+    // not.
     assert!(case(&[(1, 0), (1, 2), (1, 1)]).is_empty());
     assert_eq!(case(&[(1, 0), (1, 0), (1, 0)]), [1, 2]);
     assert!(case(&[(0, 0)]).is_empty());
-    assert_eq!(missed(&[window(10, 8, 2)]), [0], "failures are not deliveries");
+    assert_eq!(missed(&[window(10, 8, 2)]), [0], "failed operations are not delivered");
     let mut last = window(100, 0, 0);
     last.full = false;
-    assert!(missed(&[last]).is_empty(), "a part of a window is not judged");
+    assert!(missed(&[last]).is_empty(), "an incomplete window cannot miss its rate");
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn unanswered_operations_have_failed() {
     let (list, unanswered) = found.end(1_500 * MS);
     assert_eq!((list.len(), unanswered), (2, 2));
     assert_eq!((list[0].scheduled, list[0].done, list[0].failed, list[0].full), (4, 1, 2, true));
-    assert!(!list[1].full, "stopped within it");
+    assert!(!list[1].full, "the load stopped within the window");
     assert_eq!(found.ended(), (1, 2));
 }
 

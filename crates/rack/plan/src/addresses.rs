@@ -8,7 +8,7 @@ const MAX_ADDRESSES: usize = 1 << 16;
 
 /// IPv4 addresses in the order in which the plan assigns them. A description writes ranges,
 /// `["10.3.29.101-10.3.29.112"]`, single addresses, `["10.0.0.7", "10.0.0.3"]`, or a mix of both.
-/// An empty list means that the description lists none.
+/// An empty list means that the description lists no addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressList(pub Vec<Ipv4Addr>);
 

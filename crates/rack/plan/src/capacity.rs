@@ -8,7 +8,7 @@ use serde::Serialize;
 pub const RACK_UNITS: usize = 42;
 
 /// The sums over all servers and switches of a plan. An optional sum is `None` if the description
-/// lacks the value for a single server.
+/// does not give the value that is summed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Capacity {
@@ -32,20 +32,20 @@ pub struct Capacity {
     pub memory_rate: Option<ByteRate>,
     /// Bandwidth of all disks.
     pub disk_rate: Option<ByteRate>,
-    /// The power that all servers and chassis draw at most.
+    /// The most power that all servers and chassis draw together.
     pub power: Option<Watts>,
     /// Weight of servers and chassis.
     pub weight: Option<Kilograms>,
-    /// Rack units that chassis take, those of switches without servers included.
+    /// Rack units that chassis take, including switches without servers.
     pub height: usize,
-    /// Racks needed for that many rack units.
+    /// Number of racks needed for this height.
     pub racks: usize,
 }
 
 impl Capacity {
     /// Sums up `chassis` chassis with servers and `switches` chassis without. A switch without
-    /// servers counts as an empty chassis: it has a chassis's height, and a chassis's power and
-    /// weight without those of its servers.
+    /// servers counts as an empty chassis: it has the height of a chassis, and the power and weight
+    /// that a chassis has without its servers.
     #[must_use]
     pub fn of(spec: &Spec, chassis: usize, switches: usize) -> Self {
         let server = &spec.server;

@@ -10,10 +10,11 @@ use serde::Serialize;
 use sprat_chance::Chance;
 use std::collections::BTreeMap;
 
-/// Limit on the tokens of all instances of a plan together.
+/// Limit on the tokens that all instances of a plan have together.
 pub const MAX_RING: usize = 1 << 16;
 
-/// Seed of the token allocation. It is fixed, so that a description always gives the same plan.
+/// Seed of the token allocation. It never changes, so that a description always gives the same
+/// plan.
 const SEED: u64 = 0x5370_7261_7421_0001;
 
 /// Cassandra's instances on a rack, and how much of its data depends on single servers, pairs of
@@ -23,20 +24,20 @@ const SEED: u64 = 0x5370_7261_7421_0001;
 pub struct CassandraSummary {
     /// Number of instances on the ring.
     pub instances: usize,
-    /// Disks of each instance.
+    /// Number of disks of each instance.
     pub disks_each: usize,
-    /// Memory of each instance, heap included.
+    /// Memory of each instance, including its heap.
     pub memory_each: Bytes,
-    /// Room for rows, each counted once: the disks' capacity, divided by the replication factor,
-    /// without what compaction needs.
+    /// Room for rows, each counted once. It is the disks' capacity without what compaction needs,
+    /// divided by the replication factor.
     pub usable: Bytes,
-    /// Rows of the fullest instance and of the emptiest, each as a multiple of the mean.
+    /// Rows of the fullest and of the emptiest instance, each as a multiple of the mean.
     pub balance: (f64, f64),
     /// Share of rows that have two replicas on one server.
     pub doubled: f64,
     /// Share of rows without QUORUM when the worst server fails.
     pub lost_with_server: f64,
-    /// Share of server pairs whose failure takes the QUORUM of some rows.
+    /// Share of server pairs whose failure leaves some rows without QUORUM.
     pub pairs: f64,
     /// Share of rows without QUORUM when the worst pair of servers fails.
     pub lost_with_pair: f64,
@@ -57,7 +58,7 @@ pub enum CassandraError {
         replication: usize,
         /// The number of servers or chassis.
         has: usize,
-        /// Of what: chassis or servers.
+        /// What there are too few of: chassis or servers.
         what: &'static str,
     },
     /// The ring would have more than [`MAX_RING`] tokens.
@@ -73,7 +74,7 @@ pub enum CassandraError {
          anyway)"
     )]
     Loses {
-        /// Such rows, in per cent.
+        /// Rows with two replicas on one server, in per cent of all rows.
         doubled: f64,
     },
     /// An instance is on the ring but missing from the description.
@@ -88,20 +89,21 @@ pub enum CassandraError {
 #[derive(Clone, Debug)]
 pub(crate) struct BuiltRing {
     pub(crate) ring: Ring,
-    /// For each instance of the ring its number among all instances of the plan, which are counted
+    /// For each instance on the ring, its number among all instances of the plan, which are counted
     /// server by server.
     pub(crate) numbers: Vec<usize>,
     pub(crate) summary: CassandraSummary,
 }
 
-/// Builds the ring of a rack. If `spec.members` lists the instances on a ring that exists, they
-/// keep their tokens; otherwise all instances of the plan form a new one.
+/// Builds the ring of a rack. If `spec.members` lists the instances on a ring that exists, these
+/// keep their tokens. Otherwise all instances of the plan form a new ring.
 ///
 /// # Errors
 /// [`CassandraError::Large`] for more than [`MAX_RING`] tokens; [`CassandraError::Unknown`] for a
-/// member that the plan lacks; [`CassandraError::Few`] for fewer servers, or with a rack for each
-/// chassis fewer chassis, than replicas; [`CassandraError::Loses`] if there are enough servers, but
-/// rows would have two replicas on one. `accept_loss` allows the latter, and too few servers.
+/// member that the plan lacks; [`CassandraError::Few`] for fewer servers than replicas, or fewer
+/// chassis if each chassis is a rack; [`CassandraError::Loses`] if rows would have two replicas on
+/// one server although there are enough servers. With `accept_loss`, neither too few servers nor
+/// two replicas on one are errors.
 pub(crate) fn ring(
     spec: &Spec,
     cassandra: &Cassandra,

@@ -1,4 +1,4 @@
-//! Compares what others claim about a rack with what follows from its parts.
+//! Compares what others claim about a rack with what its parts add up to.
 
 use crate::capacity::Capacity;
 use crate::quantity::digits;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Prefixes of units, each with its power of 1,000.
+/// Prefixes of units, each with its exponent of 1,000.
 const PREFIXES: [(&str, i32); 6] = [("", 0), ("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5)];
 
 /// Keys that a claim can have, each with its unit.
@@ -33,21 +33,21 @@ pub struct Claim {
     pub key: String,
     /// The claimed amount, as the description writes it.
     pub claimed: String,
-    /// The amount that the plan has, in the claim's unit.
+    /// The plan's amount, in the claim's unit.
     pub found: String,
-    /// Whether the two agree.
+    /// Whether the plan's amount agrees with the claim.
     pub verdict: Verdict,
 }
 
-/// Whether a claim follows from the plan.
+/// Whether a claim agrees with the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The amounts agree to the last digit of the claim.
+    /// The amounts agree to the last digit that the claim gives.
     Follows,
-    /// The amounts agree to the last digit if a prefix means a power of 1,024.
+    /// The amounts agree to that digit if the claim's prefix means a power of 1,024.
     FollowsInBinary,
-    /// The amounts differ: the claim is this many times the plan's amount.
+    /// The amounts differ: the claim is the plan's amount times this number.
     Off(f64),
     /// The description lacks the values from which the amount could be computed.
     Unknown,
@@ -66,7 +66,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A claim with an unknown key, or with an amount that cannot be parsed.
+/// A claim has an unknown key, or an amount that cannot be parsed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("claims.{key} = {claimed:?}: want {want}")]
 pub struct ClaimError {
@@ -76,11 +76,11 @@ pub struct ClaimError {
 }
 
 /// Compares each claim with the plan, and returns the results in a fixed order of keys. `hops` is
-/// the network's diameter.
+/// the network's diameter in links.
 ///
 /// # Errors
-/// A key is none of the known ones, or an amount is not a number below 1e15 with an SI prefix and
-/// the unit of its key. The error names the claim and what it should be.
+/// The key is unknown, or the amount is not a number below 1e15 with an SI prefix and the unit of
+/// its key. The error names the claim and says what is expected.
 pub fn judge(
     claims: &BTreeMap<String, String>,
     has: &Capacity,
@@ -126,7 +126,7 @@ fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim
         ClaimError { key: key.to_owned(), claimed: claimed.to_owned(), want }
     })?;
     let (number, place, power) = parsed;
-    // Within one unit of the last digit given: its author may have rounded or truncated.
+    // The claim is within one unit of its last digit: its author may have rounded or truncated.
     let close = |found: f64, scale: f64| (found / scale - number).abs() < place;
     let (decimal, binary) = (1000_f64.powi(power), 1024_f64.powi(power));
     let (verdict, scale) = match found {
@@ -153,7 +153,7 @@ fn example(unit: &str) -> String {
 }
 
 /// Parses an amount. Returns its number, the value of one unit in its last decimal place, and the
-/// power of 1,000 of its prefix.
+/// exponent of 1,000 of its prefix.
 fn parse(text: &str, unit: &str) -> Option<(f64, f64, i32)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = (&text[..end], text[end..].trim());

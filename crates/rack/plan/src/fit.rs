@@ -1,20 +1,21 @@
-//! Fits new instances into a ring that exists: instances on it keep their tokens, and new tokens go
-//! in between.
+//! Fits new instances into a ring that exists: the instances on the ring keep their tokens, and new
+//! tokens go between these.
 
 use crate::ring::{Instance, Ring, Token};
 
-/// The number of different tokens.
+/// The number of different tokens, all around the ring.
 const AROUND: u128 = 1 << 64;
 
 impl Ring {
-    /// Extends a ring on which some instances have tokens: `taken` lists the tokens of each
-    /// instance, and is empty for those that join. A joining instance gets as many tokens as it is
-    /// to have. Each new token takes rows from the instance that has the most rows per token, at a
-    /// place where no token of the same server is within the replication factor, so that in the end
-    /// the shares of rows follow the numbers of tokens.
+    /// Extends a ring on which some instances have tokens. `taken` lists the tokens of each
+    /// instance; the list of an instance that joins is empty. A joining instance gets the number of
+    /// tokens that `instances` says. Each new token goes to a place with as few tokens of its own
+    /// server as possible within the replication factor. Of these places, it takes rows from the
+    /// instance with the most rows per token. So in the end the shares of rows are in proportion to
+    /// the numbers of tokens.
     ///
     /// # Panics
-    /// If no instance has tokens. [`Ring::new`] allocates those of a new ring.
+    /// If no instance has tokens: [`Ring::new`] allocates the tokens of a new ring.
     #[must_use]
     pub fn extended(instances: Vec<Instance>, taken: &[Vec<i64>], replication: usize) -> Self {
         let own = |(instance, tokens): (usize, &Vec<i64>)| {
@@ -36,17 +37,17 @@ impl Ring {
     }
 }
 
-/// Returns how many hashes lie between the token before this one and this one.
+/// Returns the number of hashes between the previous token and the token at `at`, which owns them.
 fn range(tokens: &[Token], at: usize) -> u128 {
     let before = tokens[(at + tokens.len() - 1) % tokens.len()].at;
     match tokens[at].at.wrapping_sub(before).cast_unsigned() {
-        0 => AROUND, // a single token has all of them
+        0 => AROUND, // a single token owns all hashes
         some => u128::from(some),
     }
 }
 
-/// Gives `newcomer` one more token. It takes `wanted` hashes from another token's range, or half of
-/// that range if it is smaller.
+/// Gives `newcomer` one more token. The token takes `wanted` hashes from another token's range, or
+/// half of that range if the range is too small.
 fn insert(
     tokens: &mut Vec<Token>,
     instances: &[Instance],

@@ -1,5 +1,5 @@
-//! Describes a server below its services: disks and their filesystems, its clock, and the host that
-//! controls the rack.
+//! Describes what a server has below its services: disks, their filesystems and a clock; and the
+//! host that controls the rack.
 
 use crate::quantity::{Bytes, Seconds};
 use crate::spec::{MAX_INSTANCES, MAX_PARTS, SpecError, plain_path, value, within};
@@ -12,19 +12,19 @@ const MAX_CLOCKS: usize = 8;
 /// Limit on the read-ahead of disks, in bytes (16 MiB).
 const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
 
-/// Name of the array and label of the filesystem of a server that has only one.
+/// Name of a server's only array, and label of its filesystem.
 const ARRAY: &str = "sprat";
 
-/// `[storage]`: which disks become filesystems. By default they are joined into one filesystem that
-/// holds all data; with `mounts`, each instance of Cassandra gets its own.
+/// `[storage]`: which disks become filesystems. By default the disks are joined into one filesystem
+/// that holds all data. With `mounts`, each instance of Cassandra gets a filesystem of its own.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Storage {
-    /// Names of the disks in `/dev` or `/dev/disk/by-id`, the same on all servers. Several disks of
-    /// a filesystem are joined as RAID-0.
+    /// Names of the disks in `/dev` or `/dev/disk/by-id`, the same on all servers. The disks of one
+    /// filesystem are joined as RAID-0.
     pub disks: Vec<String>,
-    /// Mount points of the filesystems for the instances on a server. `disks` are dealt out to them
-    /// evenly, in order. If empty, there is one filesystem at `provision.base`.
+    /// Mount points of the filesystems for the instances on a server. `disks` are dealt out to
+    /// these filesystems evenly, in order. If empty, there is one filesystem, at `provision.base`.
     #[serde(default)]
     pub mounts: Vec<String>,
     /// The type of filesystem to make.
@@ -50,7 +50,7 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    /// Returns the kernel's name for it.
+    /// Returns the kernel's name of the filesystem.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,18 +67,18 @@ pub struct Array {
     pub name: String,
     /// The mount point.
     pub base: String,
-    /// Its disks. A single disk is used without RAID.
+    /// The disks of the array. A single disk is used without RAID.
     pub disks: Vec<String>,
 }
 
 /// `[control]`: a host that controls the rack and is not one of its servers. Servers reach the
-/// outside through it, and follow its clock unless `[clock]` names other servers.
+/// outside through this host, and follow its clock unless `[clock]` names other servers.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Control {
-    /// Its address in the rack's network.
+    /// The host's address in the rack's network.
     pub address: Ipv4Addr,
-    /// The port of its HTTP proxy. If `None`, servers reach the outside by themselves.
+    /// The port of the host's HTTP proxy. If `None`, servers reach the outside without a proxy.
     pub proxy: Option<u16>,
 }
 
@@ -86,9 +86,10 @@ pub struct Control {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Clock {
-    /// Names or addresses of NTP servers. If empty, servers follow the rack's first server.
+    /// Names or addresses of NTP servers. If empty, servers follow the control host, or the rack's
+    /// first server if there is none.
     pub servers: Vec<String>,
-    /// The largest offset from the followed clock that is accepted.
+    /// The largest accepted offset from the followed clock.
     pub within: Seconds,
 }
 
@@ -99,7 +100,8 @@ impl Default for Clock {
 }
 
 impl Storage {
-    /// Returns the filesystems of a server. `base` is the mount point if there is only one.
+    /// Returns the filesystems of a server. `base` is the mount point if there is only one
+    /// filesystem.
     #[must_use]
     pub fn arrays(&self, base: &str) -> Vec<Array> {
         let array = |name: String, base: &str, disks: &[String]| Array {

@@ -7,25 +7,25 @@ use ipnet::Ipv4Net;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of a chassis that no server can have: the network address, the switch's, and the
-/// broadcast address.
+/// Number of a chassis's addresses that no server can have: the network address, the switch's, and
+/// the broadcast address.
 const RESERVED: usize = 3;
 
-/// The layout of a plan: it computes where each chassis stands, what servers and instances are
-/// called, their addresses, and all cables. It borrows the description and the fabric, and computes
-/// each answer when it is asked for.
+/// The layout of a plan. It computes the positions of chassis, the names and addresses of servers
+/// and instances, and all cables. It borrows the description and the fabric, and computes each
+/// answer when it is called.
 #[derive(Clone, Debug)]
 pub struct Layout<'a> {
     spec: &'a Spec,
     fabric: &'a Fabric,
-    /// Addresses reserved for each server: its own, and those of its instances.
+    /// Number of addresses reserved for each server: its own, and those of its instances.
     per_server: usize,
-    /// Instances on each server.
+    /// Number of instances on each server.
     on_server: usize,
-    /// Length of the IPv4 prefix of a chassis's network.
+    /// Prefix length of a chassis's IPv4 network.
     prefix: u8,
-    /// Listed addresses of instances, server by server. If empty, an instance's address follows its
-    /// server's.
+    /// Listed addresses of instances, server by server. If empty, the addresses of instances follow
+    /// that of their server.
     listed: &'a [Ipv4Addr],
 }
 
@@ -34,24 +34,24 @@ pub struct Layout<'a> {
 pub struct RackPosition {
     /// Number of the rack, from 1.
     pub rack: usize,
-    /// The lowest rack unit, from 1 at the floor.
+    /// The lowest rack unit that the chassis takes, counted from 1 at the floor.
     pub unit: usize,
 }
 
 /// The name and addresses of a server, or of an instance on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Host {
-    /// Its name, such as `c0-n1` or `c0-n1-i2`.
+    /// The host's name, such as `c0-n1` for a server or `c0-n1-i2` for an instance.
     pub name: String,
-    /// The number of its chassis, from 0.
+    /// The number of the host's chassis, from 0.
     pub chassis: usize,
-    /// The number of its server in the chassis, from 1.
+    /// The number of the host's server in the chassis, from 1.
     pub slot: usize,
     /// The IPv4 address, and the prefix length of its network.
     pub v4: (Ipv4Addr, u8),
     /// The IPv6 address, in a /64.
     pub v6: Ipv6Addr,
-    /// The address of the switch, which is the route to other chassis.
+    /// The address of the chassis's switch, which is the route to other chassis.
     pub gateway: IpAddr,
 }
 
@@ -62,7 +62,7 @@ pub struct CableEnd {
     pub name: String,
     /// The port, such as `2`, or `2/3` for the third part of a split port.
     pub port: String,
-    /// The position of its chassis, if it has one.
+    /// The position of the switch or chassis; `None` if it has no place in a rack.
     pub position: Option<RackPosition>,
 }
 
@@ -73,7 +73,7 @@ pub struct Cable {
     pub from: CableEnd,
     /// The other end.
     pub to: CableEnd,
-    /// Rate of the link, b/s.
+    /// Rate of the link, in b/s.
     pub rate: f64,
 }
 
@@ -86,13 +86,13 @@ pub enum LayoutError {
         if *.split { ": `fabric.split = true` splits each into several" } else { "" }
     )]
     Uplinks {
-        /// Name of such a chassis.
+        /// Name of a chassis that has too few uplinks.
         name: String,
-        /// Uplinks that it needs.
+        /// Number of uplinks that it needs.
         needed: usize,
-        /// Uplinks that it has.
+        /// Number of uplinks that it has.
         has: usize,
-        /// Whether splitting its uplinks would give enough.
+        /// Whether there would be enough uplinks if each were split.
         split: bool,
     },
     /// The IPv4 network is too small for all chassis.
@@ -103,7 +103,7 @@ pub enum LayoutError {
     Addresses {
         /// The network in the description.
         v4: ipnet::Ipv4Net,
-        /// Number of chassis.
+        /// Number of chassis in the plan.
         needed: usize,
         /// Prefix length that each chassis needs.
         prefix: u8,
@@ -111,12 +111,12 @@ pub enum LayoutError {
     /// The list of instances' addresses is too short.
     #[error("cassandra.addresses: {has} are listed, and there are {needed} instances")]
     Few {
-        /// Addresses that it lists.
+        /// Number of addresses that the list has.
         has: usize,
-        /// Instances that need one.
+        /// Number of instances that need one.
         needed: usize,
     },
-    /// A listed address cannot be an instance's.
+    /// A listed address cannot be the address of an instance.
     #[error("cassandra.addresses: {address} {why}")]
     Listed {
         /// The address.
@@ -129,7 +129,7 @@ pub enum LayoutError {
     Networks {
         /// The network in the description.
         v6: ipnet::Ipv6Net,
-        /// Number of chassis.
+        /// Number of chassis in the plan.
         needed: usize,
     },
 }
@@ -217,8 +217,8 @@ impl<'a> Layout<'a> {
         Ipv4Addr::from(base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix)))
     }
 
-    /// Returns the position of a chassis. Racks are filled from the floor: first chassis with
-    /// servers, then switches without. `None` if a chassis is higher than a rack.
+    /// Returns the position of a chassis. Racks are filled from the floor: first with chassis that
+    /// have servers, then with switches that have none. `None` if a chassis is higher than a rack.
     #[must_use]
     pub fn position(&self, switch: usize) -> Option<RackPosition> {
         let height = self.spec.chassis.height;
@@ -281,8 +281,8 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// Returns all cables: those between switches and, unless chassis have a backplane, those from
-    /// servers to their switch.
+    /// Returns all cables: those between switches, and those from servers to their switch unless
+    /// chassis have a backplane.
     #[must_use]
     pub fn cables(&self) -> Vec<Cable> {
         let mut used = vec![0; self.fabric.switches];
@@ -320,7 +320,7 @@ impl<'a> Layout<'a> {
         cables
     }
 
-    /// Returns the name of a switch's port. `number` counts its ports in use, from 0.
+    /// Returns the name of a switch's port. `number` counts the switch's ports in use, from 0.
     fn port(&self, switch: usize, number: usize) -> String {
         let split = self.spec.chassis.split;
         if self.spec.fabric.split && switch < self.fabric.stations {
@@ -331,8 +331,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the rate of a cable between switches in b/s: that of an uplink, or of its part if
-/// uplinks are split.
+/// Returns the rate of a cable between switches in b/s: the rate of an uplink, or of one part of it
+/// if uplinks are split.
 #[must_use]
 pub fn link_rate(spec: &Spec) -> f64 {
     let parts = if spec.fabric.split { spec.chassis.split } else { 1 };

@@ -31,8 +31,8 @@
 //! [`Plan::from_toml`] checks a description and computes everything that follows from it, or
 //! returns the first error. A [`Plan`] then gives the layout ([`layout`]), Cassandra's ring
 //! ([`ring`]), a picture ([`picture`]) and a simulation of its network ([`simulate`]). This crate
-//! does no I/O, reads no clock, and draws random numbers only from fixed seeds, so a description
-//! always gives the same plan.
+//! does no I/O, reads no clock, and draws random numbers only from seeds that are fixed. So a
+//! description always gives the same plan.
 
 mod addresses;
 pub mod capacity;

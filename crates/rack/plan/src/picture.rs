@@ -6,7 +6,7 @@ use crate::layout::RackPosition;
 use std::f64::consts::{PI, TAU};
 use std::fmt::Write as _;
 
-/// Limit on the switches of a picture. More are not legible.
+/// Limit on the switches of a picture. A picture of more would not be legible.
 pub const MAX_DRAWN: usize = 256;
 
 /// Sizes, in user units of the SVG.
@@ -106,8 +106,8 @@ fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     }
 }
 
-/// Returns where switches are drawn, both coordinates from -1 to 1: chassis on a circle, and a
-/// chassis that all others are joined to in its centre.
+/// Returns the position of each switch, both coordinates from -1 to 1: chassis are on a circle, and
+/// a chassis that is joined to all others is in its centre.
 fn places(plan: &Plan) -> Vec<(f64, f64)> {
     let fabric = &plan.fabric;
     let circle = |number: usize, of: usize, radius: f64| {
@@ -125,7 +125,8 @@ fn places(plan: &Plan) -> Vec<(f64, f64)> {
             (0..fabric.stations).map(|chassis| circle(chassis, fabric.stations, 1.0)).collect()
         }
     };
-    // Switches without servers that have a neighbour with servers go on the outer of two circles.
+    // Switches without servers that have a neighbour with servers go on the outer circle; the
+    // others go on the inner one.
     let without = fabric.stations..fabric.switches;
     let stage = |switch: usize| {
         let nearest = |neighbour: &crate::fabric::Neighbour| neighbour.switch < fabric.stations;
@@ -171,7 +172,8 @@ impl Svg {
         ));
     }
 
-    /// Adds `text` unescaped: this crate makes it of letters, digits, dashes and numbers only.
+    /// Adds `text` without escaping it: texts of this crate have only letters, digits, dashes and
+    /// numbers.
     fn text(&mut self, x: f64, y: f64, size: usize, anchor: &str, text: &str) {
         self.add(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" \

@@ -15,20 +15,19 @@ use crate::topology::TopologyError;
 use serde::Serialize;
 
 /// A checked plan: a description together with everything that follows from it. [`Plan::from_toml`]
-/// is the way to get one; afterwards nothing changes it. The fields give the graph of switches,
-/// Cassandra's ring and which servers run etcd and Sprat; [`Plan::layout`] computes names,
-/// addresses and cables; [`Plan::summary`](Self::summary) has the numbers that `sprat rack plan`
-/// prints.
+/// makes a plan, which never changes afterwards. The fields give the graph of switches, Cassandra's
+/// ring, and the servers that run etcd and Sprat. [`Plan::layout`] computes names, addresses and
+/// cables. [`Plan::summary`](Self::summary) has the numbers that `sprat rack plan` prints.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The description.
     pub spec: Spec,
-    /// Its chassis, switches and links.
+    /// Chassis, switches and links.
     pub fabric: Fabric,
     /// Cassandra's ring, if the description has `[cassandra]`.
     pub ring: Option<Ring>,
-    /// The instances on the ring, in its order: for each its number among all instances of the
-    /// plan, which are counted server by server.
+    /// The instances on the ring, in the ring's order: for each, its number among all instances of
+    /// the plan, which are counted server by server.
     pub on_ring: Vec<usize>,
     /// Which servers run etcd and Sprat.
     pub services: Services,
@@ -42,18 +41,18 @@ pub struct Plan {
 pub struct Summary {
     /// The rack's name.
     pub name: String,
-    /// The sums over its hardware.
+    /// The sums over the rack's hardware.
     pub capacity: Capacity,
     /// Distances and rates between chassis.
     pub network: Network,
     /// Cassandra's ring in numbers.
     pub cassandra: Option<cassandra::CassandraSummary>,
-    /// Others' claims, and whether they hold.
+    /// Claims of others, and whether they hold.
     pub claims: Vec<Claim>,
 }
 
-/// Distances and rates between chassis. Rates assume that all links are used as evenly as routes
-/// allow.
+/// Distances and rates between chassis. The rates assume that flows use all links as evenly as
+/// routes allow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Network {
@@ -70,12 +69,12 @@ pub struct Network {
     /// For each distance of 0, 1, 2 ... links, the number of ordered pairs of chassis at that
     /// distance.
     pub hops: Vec<u64>,
-    /// The rate at which the servers of a chassis can send, divided by the rate of its cables to
-    /// other chassis, for the chassis with the fewest cables. An uplink without a cable counts for
-    /// nothing.
+    /// The rate at which the servers of a chassis can send, divided by the rate of the chassis's
+    /// cables to other chassis, for the chassis with the fewest cables. An uplink without a cable
+    /// adds nothing.
     pub oversubscription: Option<f64>,
-    /// Rate across the smallest cut found between two halves of the chassis, one way. `None` if the
-    /// fabric is too large to examine.
+    /// Rate across the smallest cut found between two halves of the chassis, in one direction.
+    /// `None` if the fabric is too large to examine.
     pub bisection: Option<BitRate>,
     /// Rate at which each server can send when all servers send to all others.
     pub all_to_all: BitRate,
@@ -85,12 +84,13 @@ pub struct Network {
     pub incast_flows: f64,
     /// A cable on which frames can deadlock if the network is lossless. `None` if there is none.
     pub deadlock: Option<String>,
-    /// Whether deadlocks and the bisection were examined: the fabric is not too large.
+    /// Whether deadlocks and the bisection were examined. False if the fabric is too large.
     pub examined: bool,
     /// The worst effect of losing all cables between two neighbours. `None` if there are no links,
-    /// or too many to examine.
+    /// or too many switches to examine.
     pub link_failure: Option<FailureEffect>,
-    /// The worst effect of losing a switch.
+    /// The worst effect of losing a switch. `None` if there is only one switch, or too many to
+    /// examine.
     pub switch_failure: Option<FailureEffect>,
 }
 
@@ -101,9 +101,9 @@ pub struct FailureEffect {
     /// The part that fails.
     #[serde(rename = "what")]
     pub part: String,
-    /// Chassis cut off from the others.
+    /// Number of chassis cut off from the rest of the network.
     pub cut_off: usize,
-    /// The largest distance, in links, between two chassis that still reach each other.
+    /// The largest distance, in links, between two chassis that can still reach each other.
     pub diameter: usize,
     /// Load of the fullest cable when all send to all, relative to the network without failure.
     pub load: f64,
@@ -147,7 +147,8 @@ impl Plan {
     /// Parses a description and plans it.
     ///
     /// # Errors
-    /// [`PlanError::Spec`] if the text is no valid description, and otherwise as [`Plan::new`].
+    /// [`PlanError::Spec`] if the text is not a valid description; otherwise the errors of
+    /// [`Plan::new`].
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::new(Spec::from_toml(text)?)
     }
@@ -155,9 +156,9 @@ impl Plan {
     /// Plans a parsed description.
     ///
     /// # Errors
-    /// The first error found, in this order: the topology cannot be built, the fabric is too large
-    /// to compute paths, ports or addresses are too few, Cassandra's ring cannot be planned or
-    /// would lose data, the store's servers or etcd cannot be placed, or a claim cannot be parsed.
+    /// Returns the first error. In this order: the topology cannot be built, the fabric is too
+    /// large to compute paths, ports or addresses are too few, Cassandra's ring cannot be planned
+    /// or would lose data, the store's servers or etcd cannot be placed, a claim cannot be parsed.
     pub fn new(spec: Spec) -> Result<Self, PlanError> {
         let fabric = spec.fabric.topology.fabric(spec.fabric.links)?;
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS
@@ -210,8 +211,8 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
     let (servers, rate) = (spec.chassis.servers as f64, link_rate(spec));
     let port = spec.server.port_rate.0 * spec.server.ports as f64;
     let others = (fabric.stations as f64 * servers - 1.0).max(1.0);
-    // A cable that carries `n` flows between chassis carries `n` x servers x servers flows between
-    // servers.
+    // If a cable carries `n` flows between chassis, it carries `n` x servers x servers flows
+    // between servers.
     let per_flow =
         |flows: f64, each: f64| if flows > 0.0 { rate / (flows * each) } else { f64::INFINITY };
     let all_to_all = port.min(per_flow(found.all_to_all, servers * servers) * others);

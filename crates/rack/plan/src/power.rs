@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// Limit on the sensors of a server, and on those of a chassis.
 pub const MAX_SENSORS: usize = 8;
 
-/// Limit on each text of a sensor's description, in bytes.
+/// Limit on each text in the description of a sensor, in bytes.
 pub const MAX_TEXT: usize = 1_024;
 
-/// Limit on the words of a sensor's command, and on the channels that a sensor selects.
+/// Limit on the words of a sensor's command, and on the channels that one sensor selects.
 pub const MAX_WORDS: usize = 64;
 
-/// Limit on the servers whose costs can be compared.
+/// Limit on the types of servers whose costs are compared.
 pub const MAX_OPTIONS: usize = 16;
 
 /// Placeholders that the texts of a server's sensor may have.
@@ -27,10 +27,10 @@ pub const CHASSIS_PLACEHOLDERS: [&str; 2] = ["name", "chassis"];
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Power {
-    /// Sensors of each server. Readings of the first sensor's kind are added up; those of other
-    /// kinds are reported beside the sum.
+    /// Sensors of each server. Readings of the first sensor's kind are added up; readings of other
+    /// kinds are reported next to this sum.
     pub sensors: Vec<Sensor>,
-    /// Sensors of each chassis, which measure everything in it.
+    /// Sensors of each chassis. They measure everything in the chassis.
     pub chassis: Vec<Sensor>,
     /// Time within which a sensor must answer; 5 s by default.
     pub timeout: Option<Seconds>,
@@ -38,9 +38,9 @@ pub struct Power {
     pub cost: Cost,
 }
 
-/// A power sensor. In its texts, `{name}` is replaced by the name of its server or chassis and
-/// `{chassis}` by the number of the chassis. A server's sensor can also use `{address}`, `{slot}`
-/// (from 1), and `{user}`, the account for ssh.
+/// A power sensor. In the texts of a sensor, `{name}` is replaced by the name of its server or
+/// chassis, and `{chassis}` by the number of the chassis. The texts of a server's sensor can also
+/// contain `{address}`, `{slot}` (from 1), and `{user}`, the account for ssh.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum Sensor {
@@ -53,15 +53,15 @@ pub enum Sensor {
     Hwmon {
         /// Where sysfs is mounted on the server; `/sys` by default.
         root: Option<String>,
-        /// Names of the channels to add up, if there are several.
+        /// Names of the channels to add up, if there are several channels.
         #[serde(default)]
         channels: Vec<String>,
     },
     /// A board management controller, read by IPMI over the network.
     Ipmi {
-        /// Its name or address.
+        /// The controller's name or address.
         host: String,
-        /// Its port; 623 by default.
+        /// The controller's port; 623 by default.
         port: Option<u16>,
         /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
@@ -71,15 +71,16 @@ pub enum Sensor {
     },
     /// A board management controller, read by Redfish.
     Redfish {
-        /// Its URL, such as `https://bmc-{name}`.
+        /// The controller's URL, such as `https://bmc-{name}`.
         url: String,
         /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
-        /// The id of the Redfish chassis, if the controller has several.
+        /// The id of the Redfish chassis, if the controller has several chassis.
         chassis: Option<String>,
-        /// A PEM file with the certificate authorities to trust instead of the machine's.
+        /// A PEM file with the certificate authorities to trust in place of the machine's.
         authorities: Option<String>,
-        /// SHA-256 fingerprint of its certificate, in hex: only this certificate is trusted.
+        /// SHA-256 fingerprint of the controller's certificate, in hex: only this certificate is
+        /// trusted.
         pin: Option<String>,
         /// Whether to accept any certificate.
         #[serde(default)]
@@ -87,27 +88,28 @@ pub enum Sensor {
     },
     /// A Shelly plug of the second generation or later.
     Shelly {
-        /// Its name or address.
+        /// The plug's name or address.
         address: String,
-        /// The number of the switch on it.
+        /// The number of the switch on the plug.
         #[serde(default)]
         switch: u8,
     },
     /// A plug that runs Tasmota.
     Tasmota {
-        /// Its name or address.
+        /// The plug's name or address.
         address: String,
         /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
     },
     /// A program that prints watts.
     Command {
-        /// The program and its arguments. They are passed without a shell.
+        /// The program and its arguments, which are passed without a shell.
         command: Vec<String>,
     },
 }
 
-/// `[power.cost]`: prices of power and servers. A price that is missing is not counted.
+/// `[power.cost]`: prices of power and servers. Missing values take their defaults; a missing price
+/// of a server counts as zero.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cost {
@@ -115,9 +117,10 @@ pub struct Cost {
     pub currency: String,
     /// Price of a kilowatt hour.
     pub kwh: f64,
-    /// Power usage effectiveness: watts that the building draws for each watt of its servers.
+    /// Power usage effectiveness: the power that the building draws, divided by the power of its
+    /// servers.
     pub pue: f64,
-    /// Time for which servers are used, in years.
+    /// How long servers are used, in years.
     pub years: f64,
     /// Grams of CO2 per kilowatt hour.
     pub carbon: Option<f64>,
@@ -131,9 +134,9 @@ pub struct Cost {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostOption {
-    /// Its name.
+    /// The server type's name.
     pub name: String,
-    /// Power that it draws under load.
+    /// Power that the server draws under load.
     pub power: Watts,
     /// Number of instances that it can run.
     pub instances: u32,
@@ -143,7 +146,7 @@ pub struct CostOption {
 }
 
 /// Values for a comparison: 12 instances for five years, in an efficient building, at a common
-/// price.
+/// price of power.
 impl Default for Cost {
     fn default() -> Self {
         let currency = "USD".to_owned();
@@ -174,7 +177,7 @@ impl Sensor {
         }
     }
 
-    /// Returns the sensor with `text` applied to each of its texts.
+    /// Returns the sensor with the function `text` applied to each of its texts.
     #[must_use]
     pub fn map(&self, text: &dyn Fn(&str) -> String) -> Self {
         let mut new = self.clone();
@@ -182,7 +185,7 @@ impl Sensor {
         new
     }
 
-    /// Returns all texts that may have placeholders.
+    /// Returns all texts that may contain placeholders.
     fn texts(&mut self) -> Vec<&mut String> {
         match self {
             Self::Rapl { root } => root.iter_mut().collect(),

@@ -7,7 +7,7 @@ use std::fmt;
 /// The largest number of any quantity, in its base unit.
 const MAX: f64 = 1e21;
 
-/// How a quantity is parsed and printed.
+/// How a quantity is read and printed.
 struct Units {
     want: &'static str,
     read: Read,
@@ -15,7 +15,7 @@ struct Units {
     printed: &'static [(&'static str, f64)],
 }
 
-/// How a quantity is parsed.
+/// How a quantity is read.
 enum Read {
     /// By `sprat_units`, whose functions return base units.
     Common(fn(&str) -> Option<f64>),

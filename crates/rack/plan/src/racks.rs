@@ -1,4 +1,5 @@
-//! Example descriptions of racks, most of them of published systems with their published claims.
+//! Example descriptions of racks. Most are of published systems, with the claims that were
+//! published.
 
 /// A description that is compiled into this crate.
 #[derive(Clone, Copy, Debug)]

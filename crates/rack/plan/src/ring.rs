@@ -1,5 +1,5 @@
-//! Computes Cassandra's ring: which instance has which tokens, where replicas are, and which rows
-//! become unavailable when servers fail.
+//! Computes Cassandra's ring: which instance has which tokens, which instances hold a row, and
+//! which rows become unavailable when servers fail.
 
 use crate::spec::TokenAllocation;
 use serde::{Deserialize, Serialize};
@@ -12,40 +12,41 @@ pub struct Instance {
     pub server: usize,
     /// Number of its rack, as Cassandra is configured.
     pub rack: usize,
-    /// Number of its tokens.
+    /// Number of tokens of the instance.
     pub tokens: usize,
 }
 
 /// An instance that is on a ring or joins it, as the rack's folder remembers it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RingMember {
-    /// Its tokens, which it keeps. If empty, the plan fits new ones in between those of others.
+    /// The instance's tokens, which it keeps. If empty, the plan fits new tokens between those of
+    /// others.
     pub tokens: Vec<i64>,
     /// Whether the instance joined an existing ring, and so streams its rows from others.
     pub joined: bool,
-    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and it must not
-    /// start without them.
+    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and the
+    /// instance must not start without them.
     pub begun: bool,
 }
 
 /// A token, and the instance that owns it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Token {
-    /// Its value, as Murmur3Partitioner computes it.
+    /// The token's value, as Murmur3Partitioner computes it.
     pub at: i64,
-    /// The number of the instance.
+    /// The number of the instance that owns the token.
     pub instance: usize,
 }
 
-/// The tokens of all instances. [`Ring::new`] allocates them for a new ring, `Ring::extended` adds
-/// instances to one that exists. [`Ring::replicas`] says which instances hold a row, and
-/// [`Ring::placement`] what follows from that when servers fail.
+/// The tokens of all instances. [`Ring::new`] allocates tokens for a new ring; `Ring::extended`
+/// adds instances to a ring that exists. [`Ring::replicas`] returns the instances that hold a row,
+/// and [`Ring::placement`] computes what that means when servers fail.
 #[derive(Clone, Debug)]
 pub struct Ring {
     /// The instances, by number.
     pub instances: Vec<Instance>,
-    /// All tokens, ascending. A row belongs to the first token at its hash or above, and beyond the
-    /// last token to the first.
+    /// All tokens, ascending. A row belongs to the first token that is at least its hash. A row
+    /// whose hash is above the last token belongs to the first one.
     pub tokens: Vec<Token>,
     /// Number of different racks.
     pub racks: usize,
@@ -53,7 +54,8 @@ pub struct Ring {
 
 impl Ring {
     /// Allocates tokens for the instances of a new ring. `random` returns a random number at each
-    /// call. `replication` is how many neighbours on the ring should be on different servers.
+    /// call. `replication` is the number of neighbouring tokens that should be on different
+    /// servers.
     #[must_use]
     pub fn new(
         instances: Vec<Instance>,
@@ -74,25 +76,26 @@ impl Ring {
         Self::of(instances, tokens)
     }
 
-    /// Creates a ring of tokens that are sorted.
+    /// Creates a ring from tokens that are sorted.
     pub(crate) fn of(instances: Vec<Instance>, tokens: Vec<Token>) -> Self {
         let racks = distinct(instances.iter().map(|instance| instance.rack));
         Self { instances, tokens, racks }
     }
 
-    /// Returns the share of all rows that belong to a token: those between the token before it and
-    /// itself.
+    /// Returns the share of all rows that belong to `token`: the rows between the previous token
+    /// and `token`.
     #[must_use]
     pub fn share(&self, token: usize) -> f64 {
         let before = self.tokens[(token + self.tokens.len() - 1) % self.tokens.len()].at;
         let rows = self.tokens[token].at.wrapping_sub(before).cast_unsigned();
         let all = 2_f64.powi(64);
-        if rows == 0 { 1.0 } else { rows as f64 / all } // a single token has all of them
+        if rows == 0 { 1.0 } else { rows as f64 / all } // a single token owns all rows
     }
 
     /// Returns the instances that hold the rows of a token, by the rule of NetworkTopologyStrategy
-    /// since Cassandra 4: walking along the ring, it takes instances in racks that have no replica
-    /// yet, and as many others as there are fewer racks than replicas.
+    /// since Cassandra 4. Walking along the ring, the rule takes instances in racks that have no
+    /// replica yet. If there are fewer racks than replicas, it also takes other instances, as many
+    /// as racks are missing.
     #[must_use]
     pub fn replicas(&self, token: usize, replication: usize) -> Vec<usize> {
         let mut repeats = replication.saturating_sub(self.racks);
@@ -132,7 +135,7 @@ impl Ring {
 pub struct Placement {
     instances: Vec<Instance>,
     replication: usize,
-    /// For each token its share of all rows, and the instances that hold them.
+    /// For each token, its share of all rows and the instances that hold these rows.
     rows: Vec<(f64, Vec<usize>)>,
 }
 
@@ -148,8 +151,8 @@ impl Placement {
             .sum()
     }
 
-    /// Returns the share of rows that lose the majority of their replicas when the worst group of
-    /// servers fails. `group` maps a server to its group.
+    /// Returns the share of rows that lose the majority of their replicas when a group of servers
+    /// fails, for the worst group. `group` maps a server to its group.
     #[must_use]
     pub fn lost_with(&self, group: &dyn Fn(usize) -> usize) -> f64 {
         let mut lost = HashMap::<usize, f64>::new();
@@ -163,12 +166,12 @@ impl Placement {
         lost.values().copied().fold(0.0, f64::max)
     }
 
-    /// Returns the share of server pairs whose failure takes the majority of some rows' replicas,
-    /// and the share of rows that the worst pair takes.
+    /// Returns the share of server pairs whose failure leaves some rows without a majority of their
+    /// replicas, and the share of rows for which this holds with the worst pair.
     #[must_use]
     pub fn lost_with_two(&self) -> (f64, f64) {
         let one = |server| server;
-        // A server that takes rows by itself takes them in any pair.
+        // A server whose failure alone takes rows takes them in any pair.
         let mut alone = HashMap::<usize, f64>::new();
         let mut both = HashMap::<(usize, usize), f64>::new();
         for (share, has) in &self.rows {
@@ -178,7 +181,7 @@ impl Placement {
                     *alone.entry(*server).or_default() += share;
                 }
                 for (other, more) in &counts[number + 1..] {
-                    // Rows that either server takes by itself are in `alone`.
+                    // Rows that one of the two servers takes alone are in `alone`.
                     let together = count + more > self.spare();
                     if together && *count <= self.spare() && *more <= self.spare() {
                         *both.entry((*server, *other)).or_default() += share;
@@ -202,8 +205,8 @@ impl Placement {
         (if pairs == 0 { 0.0 } else { (pairs - unharmed) as f64 / pairs as f64 }, worst)
     }
 
-    /// Returns the rows, replicas included, of the fullest and of the emptiest instance, each as a
-    /// multiple of the mean.
+    /// Returns the number of rows of the fullest and of the emptiest instance, each as a multiple
+    /// of the mean. Each replica counts.
     #[must_use]
     pub fn balance(&self) -> (f64, f64) {
         let mut has = vec![0.0; self.instances.len()];
@@ -217,12 +220,12 @@ impl Placement {
         (most / mean, least / mean)
     }
 
-    /// Returns how many replicas can fail while a majority is left.
+    /// Returns the number of replicas that can fail while a majority is left.
     fn spare(&self) -> usize {
         self.replication - (self.replication / 2 + 1)
     }
 
-    /// Counts the replicas of some rows in each group of servers.
+    /// Counts the replicas of a row in each group of servers; `has` lists its instances.
     fn count(&self, has: &[usize], group: &dyn Fn(usize) -> usize) -> BTreeMap<usize, usize> {
         let mut counts = BTreeMap::new();
         has.iter().for_each(|instance| {
@@ -239,7 +242,7 @@ fn distinct(values: impl Iterator<Item = usize>) -> usize {
     values.len()
 }
 
-/// Spaces tokens evenly around the ring, in this order of instances.
+/// Spaces tokens evenly around the ring, and gives them to the instances in this order.
 fn evenly(order: &[usize]) -> Vec<Token> {
     // The first token is the lowest value, which is offset 0.
     let place = |number: usize| {
@@ -254,7 +257,7 @@ fn evenly(order: &[usize]) -> Vec<Token> {
 }
 
 /// Returns rounds of all instances in the order of their numbers, so that instances of one server
-/// are neighbours.
+/// are neighbours in each round.
 fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     let rounds = instances.iter().map(|instance| instance.tokens).max().unwrap_or(0);
     let in_round =
@@ -262,12 +265,12 @@ fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     (0..rounds).flat_map(in_round).collect()
 }
 
-/// The number of random orders that are tried to find one that also fits where the ring closes.
+/// Number of random orders that are tried to find one that also fits where the ring closes.
 const TRIES: usize = 64;
 
 /// Returns an order in which `replication` neighbours are on different servers all around the ring,
-/// where possible. It is random, so that all other servers share the load of one that fails; if no
-/// random order fits, it falls back to rounds over the servers.
+/// where possible. The order is random, so that all other servers share the load of a server that
+/// fails. If no random order fits, it consists of rounds over the servers.
 fn mixed(
     instances: &[Instance],
     replication: usize,
@@ -294,7 +297,7 @@ fn mixed(
     if near(&without) < best.0 { without } else { best.1 }
 }
 
-/// Returns rounds over all servers, each with one instance of each server.
+/// Returns rounds over all servers; each round has one instance of each server.
 fn in_rounds(instances: &[Instance]) -> Vec<usize> {
     let mut nth = HashMap::<usize, usize>::new(); // number of an instance on its server
     let mut keyed: Vec<(usize, usize, usize)> = Vec::new();
@@ -315,7 +318,7 @@ fn apart(
     random: &mut dyn FnMut() -> u64,
 ) -> Vec<usize> {
     let servers = instances.iter().map(|instance| instance.server + 1).max().unwrap_or(0);
-    // The instances of each server, and how many tokens are still to be placed, per instance and
+    // The instances of each server, and the number of tokens still to be placed, per instance and
     // per server.
     let mut of_server = vec![Vec::new(); servers];
     instances
@@ -332,8 +335,9 @@ fn apart(
         let at = order.len();
         let waited = |server: usize| last[server].map_or(usize::MAX, |last| at - last);
         let keep = replication.saturating_sub(1).min(servers.saturating_sub(1));
-        // Of the servers whose last token is far enough away, take one with the most tokens left:
-        // those with many must begin early. If none is far enough, take the one furthest away.
+        // Of the servers whose last token is far enough away, take one with the most tokens left,
+        // since servers with many tokens must begin early. If none is far enough, take the one that
+        // is furthest away.
         let ready = (0..servers).filter(|server| open[*server] > 0 && waited(*server) > keep);
         let most = ready.clone().map(|server| open[server]).max();
         let pick = match most {

@@ -5,17 +5,16 @@ use crate::quantity::Bytes;
 use crate::spec::{Server, SpecError, value, within};
 use serde::{Deserialize, Serialize};
 
-/// Members of etcd by default, if there are enough servers: one of them may fail.
+/// Number of etcd's members by default, if there are enough servers. One of these members may fail.
 const USUAL_MEMBERS: usize = 3;
 
 /// Limit on the coordinators of a cluster.
 const MAX_COORDINATORS: usize = 8;
 
-/// Limit on the replicas of a segment on other servers.
+/// Limit on the replicas that a segment has on other servers.
 const MAX_REPLICAS: usize = 6;
 
-/// Lower limit on the memory of a server's log, in bytes: with fewer segments the cleaner cannot
-/// work.
+/// Smallest memory of a server's log, in bytes: with fewer segments the cleaner cannot work.
 const LEAST_MEMORY: f64 = 64e6;
 
 /// Limit on the additional arguments of a server.
@@ -25,9 +24,10 @@ const MAX_ARGUMENTS: usize = 64;
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Etcd {
-    /// Names of its servers: 1, 3 or 5. If empty, the first three, or the first if there are fewer.
+    /// Names of the servers that run etcd: 1, 3 or 5. If empty, the first three servers, or only
+    /// the first if there are fewer than three.
     pub servers: Vec<String>,
-    /// Path of the program on the machine that controls the rack, which is copied to the servers.
+    /// Path of the etcd program on the machine that controls the rack; it is copied to the servers.
     /// If `None`, Debian's package is installed.
     pub program: Option<String>,
 }
@@ -36,19 +36,19 @@ pub struct Etcd {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Store {
-    /// Names of the servers that run coordinators. If empty, those that run etcd, or the first
-    /// server without etcd.
+    /// Names of the servers that run coordinators. If empty, the servers that run etcd, or the
+    /// first server if there is no etcd.
     #[serde(default)]
     pub coordinators: Vec<String>,
-    /// Names of the servers that hold data. If empty, all.
+    /// Names of the servers that hold data. If empty, all servers.
     #[serde(default)]
     pub servers: Vec<String>,
     /// Memory for the log of each server.
     pub memory: Bytes,
-    /// Disk space of each server for its own and others' replicas. By default about 3.5 times the
-    /// memory for each replica.
+    /// Disk space of each server for its own replicas and those of others. By default about 3.5
+    /// times the memory for each replica.
     pub disk: Option<Bytes>,
-    /// Replicas of each log on other servers.
+    /// Number of replicas that each log has on other servers.
     #[serde(default = "two")]
     pub replicas: usize,
     /// What an acknowledged write survives.
@@ -63,15 +63,15 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// The loss of power: replicas are on disk.
+    /// The loss of power: replicas are on disks.
     #[default]
     Sync,
-    /// The loss of servers: replicas are in other servers' memory.
+    /// The loss of servers: replicas are in the memory of other servers.
     Buffered,
 }
 
 impl Durability {
-    /// Returns its name on the command line of `sprat server`.
+    /// Returns the name of the durability on the command line of `sprat server`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Durability {
     }
 }
 
-/// Which servers run which services, by number.
+/// The servers that run each service, by number.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Services {
     /// Servers that run members of etcd.
@@ -95,10 +95,10 @@ pub struct Services {
 /// Why etcd or Sprat's servers cannot be placed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum StoreError {
-    /// No server has that name, or it is named twice.
+    /// No server has that name, or the list names a server twice.
     #[error("{key}: {name:?} {why}")]
     Name {
-        /// Key in the description.
+        /// The key in the description.
         key: &'static str,
         /// The name.
         name: String,
@@ -121,9 +121,9 @@ pub enum StoreError {
         replicas + 1
     )]
     Few {
-        /// Replicas on other servers.
+        /// Number of replicas on other servers.
         replicas: usize,
-        /// Servers that hold data.
+        /// Number of servers that hold data.
         servers: usize,
     },
 }
@@ -140,7 +140,7 @@ impl Store {
         if let Some(disk) = self.disk.filter(|disk| disk.0 < self.memory.0) {
             return Err(value("store.disk", disk.to_string(), "as much as store.memory, or more"));
         }
-        // Each argument is a line of a file.
+        // Each argument becomes a line of a file.
         match self
             .arguments
             .iter()
@@ -169,7 +169,7 @@ impl Etcd {
     }
 }
 
-/// Places etcd, coordinators and storage servers on the servers with these names.
+/// Places etcd, coordinators and storage servers on servers, whose names are given.
 pub(crate) fn services(
     etcd: Option<&Etcd>,
     store: Option<&Store>,

@@ -1,29 +1,29 @@
-//! Builds fabrics: the topologies that have names, and any other from a list of neighbours.
+//! Builds fabrics: topologies that have a name, and any others from a list of neighbours.
 
 use crate::fabric::{Fabric, Link, MAX_LINKS, MAX_SWITCHES};
 use serde::Deserialize;
 
-/// `fabric.topology`: which chassis are neighbours. Switches without servers are separate switches
-/// of the fabric.
+/// `fabric.topology`: which chassis are neighbours. Some topologies also have switches without
+/// servers, which are no chassis.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum Topology {
     /// One chassis.
     #[default]
     Single,
-    /// Each chassis is joined to each other one.
+    /// A full mesh: each chassis is joined to each other one.
     Mesh {
         /// Number of chassis.
         chassis: usize,
     },
-    /// A star: one chassis in the middle, which has servers too, joined to all others.
+    /// A star: one chassis in the middle, which also has servers, is joined to all others.
     Tree {
-        /// Number of the other chassis.
+        /// Number of chassis around the one in the middle.
         leaves: usize,
     },
-    /// A hypercube.
+    /// A hypercube: each chassis has one neighbour in each dimension.
     Hypercube {
-        /// Number of dimensions: there are 2 to the power of it chassis.
+        /// Number of dimensions: with n dimensions there are 2^n chassis.
         dimensions: usize,
     },
     /// A torus: a ring in each dimension.
@@ -31,19 +31,19 @@ pub enum Topology {
         /// Number of chassis in each dimension.
         sizes: Vec<usize>,
     },
-    /// A fat tree: three stages of switches with equally many ports. The lowest stage are the
-    /// chassis.
+    /// A fat tree: three stages of switches with equally many ports. The switches of the lowest
+    /// stage are those of the chassis.
     FatTree {
         /// Ports of each switch, an even number. Half of a chassis's ports are its uplinks.
         ports: usize,
     },
-    /// A dragonfly: groups that are full meshes, each joined to each other group.
+    /// A dragonfly: groups that are full meshes. Each group is joined to each other group.
     Dragonfly {
         /// Number of groups.
         groups: usize,
-        /// Chassis of a group.
+        /// Number of chassis in each group.
         chassis: usize,
-        /// Links of each chassis to other groups.
+        /// Number of links of each chassis to other groups.
         global: usize,
     },
     /// A list of neighbours.
@@ -109,7 +109,7 @@ impl Topology {
     }
 }
 
-/// Number of chassis, number of switches, and whether the fabric is symmetric.
+/// Number of chassis, number of all switches, and whether the fabric is symmetric.
 type Shape = (usize, usize, bool);
 
 struct Builder {
@@ -144,7 +144,7 @@ impl Builder {
         for a in 0..chassis {
             for b in a + 1..chassis {
                 // The class is the distance on a circle, so that each chassis has equally many
-                // links of it.
+                // links of each class.
                 self.join(a, b, (b - a).min(chassis - (b - a)) - 1);
             }
         }
@@ -249,7 +249,7 @@ impl Builder {
                     .for_each(|b| self.join(group * chassis + a, group * chassis + b, 0));
             }
             for other in group + 1..groups {
-                // Deals the group's links to other groups out to its chassis, round-robin.
+                // Assigns the group's links to other groups to its chassis, one after the other.
                 let (there, back) =
                     ((other - group - 1) % chassis, (groups - 1 - (other - group)) % chassis);
                 self.join(group * chassis + there, other * chassis + back, 1);

@@ -23,7 +23,7 @@ fn unknown(fabric: &Fabric) -> Fabric {
 #[test]
 fn diameters_and_bisections_are_those_of_textbooks() {
     let cases = [
-        // Topology, chassis, switches, cables, diameter, bisection in cables (0: textbooks have
+        // Topology, chassis, switches, cables, diameter, bisection in cables (0 if textbooks give
         // none).
         (Topology::Single, 1, 1, 0, 0, 0),
         (Topology::Mesh { chassis: 5 }, 5, 5, 10, 1, 6),
@@ -52,13 +52,13 @@ fn diameters_and_bisections_are_those_of_textbooks() {
 
 #[test]
 fn load_of_the_fullest_cable_matches_arithmetic() {
-    // In a hypercube all pairs cross each dimension half of the time, evenly both ways: N/2 flows
+    // In a hypercube half of all pairs cross each dimension, evenly in both directions: N/2 flows
     // on each directed link.
     let cube = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ecmp);
     assert!((cube.all_to_all - 8.0).abs() < 1e-9, "{cube:?}");
     assert!((cube.mean_hops() - 32.0 / 15.0).abs() < 1e-9, "{cube:?}");
     // All to one in a hypercube: with ordered routes half of all flows use the last dimension; with
-    // all routes, a quarter of them use each link.
+    // all shortest routes a quarter of the flows use each link.
     let ordered = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ordered);
     assert!((ordered.incast - 8.0).abs() < 1e-9, "{ordered:?}");
     assert!((cube.incast - 15.0 / 4.0).abs() < 1e-9, "{cube:?}");
@@ -184,7 +184,7 @@ proptest! {
         }
     }
 
-    /// No flow is lost: links carry in sum as many flows as the routes have links.
+    /// No flow is lost: all links together carry as many flows as the routes have links.
     #[test]
     fn flows_are_conserved(topology in topologies()) {
         let fabric = unknown(&fabric(&topology));
@@ -195,7 +195,8 @@ proptest! {
         prop_assert!(found.all_to_all >= found.mean_hops() * pairs as f64 / links - 1e-9);
     }
 
-    /// The bisection found is the size of a real cut into halves, and no smaller than the smallest.
+    /// The bisection found is the size of a real cut into halves, and at least that of the smallest
+    /// cut.
     #[test]
     fn a_bisection_is_a_cut(fabric in chance()) {
         let stations = fabric.stations;

@@ -79,13 +79,9 @@ fn published_power_follows_from_chassis_or_is_flagged() {
     let power =
         |name: &str| published(name).summary.capacity.power.expect("it is described").to_string();
     assert_eq!(power("mms-16"), "32 kW");
-    assert_eq!(
-        power("mms-3"),
-        "5.93 kW",
-        "4.8 kW is what was taken in normal operation: docs/rack.md"
-    );
+    assert_eq!(power("mms-3"), "5.93 kW", "4.8 kW was measured in normal operation: docs/rack.md");
     assert_eq!(power("cassandra-6"), "432 W");
-    let one = ready("mms-16").expect("it is there").toml;
+    let one = ready("mms-16").expect("an example").toml;
     let one =
         one[..one.find("[fabric]").expect("a fabric")].to_owned() + "[claims]\npower = \"2kW\"\n";
     assert_eq!(plan(&one).summary.claims[0].verdict, Verdict::Follows);
@@ -114,16 +110,16 @@ fn switches_without_servers_have_weight_power_and_position() {
     let positions: HashSet<_> = (0..80)
         .map(|switch| layout.position(switch).map(|position| (position.rack, position.unit)))
         .collect();
-    assert_eq!(positions.len(), 80, "each has a place of its own");
+    assert_eq!(positions.len(), 80, "each switch has its own position");
     assert!(
         layout.cables().iter().all(|cable| cable.to.position.is_some()),
-        "cables say where switches stand"
+        "cables give the positions of switches"
     );
     let svg = sprat_plan::picture::picture(&plan).expect("few enough");
     assert_eq!(svg.matches(": a switch</text>").count(), 48);
 }
 
-/// A chassis that does not fit into the rest of a rack goes into the next one, and is counted
+/// A chassis that does not fit into the rest of a rack goes into the next rack, and is counted
 /// there.
 #[test]
 fn racks_are_counted_by_chassis_position() {
@@ -273,7 +269,8 @@ fn no_port_has_two_cables() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All names and addresses are different, and those of a chassis are in its network only.
+    /// All names and addresses are different, and the addresses of a chassis are in no other
+    /// chassis's network.
     #[test]
     fn names_and_addresses_are_unique(
         chassis in 1_usize..9,
@@ -322,7 +319,7 @@ proptest! {
         prop_assert_eq!(names.len(), chassis * servers * each);
     }
 
-    /// Any text is a plan or an error.
+    /// Any text gives a plan or an error.
     #[test]
     fn any_text_is_a_plan_or_an_error(text in "\\PC{0,200}", cut in 0_usize..600) {
         let _: Result<Spec, _> = Spec::from_toml(&text);
@@ -338,7 +335,7 @@ fn a_picture_has_every_chassis_and_every_link() {
     for ready in EXAMPLES {
         let plan = published(ready.name);
         let Some(svg) = sprat_plan::picture::picture(&plan) else {
-            assert_eq!(ready.name, "mms-65536", "too many to be told apart");
+            assert_eq!(ready.name, "mms-65536", "too many switches to draw");
             continue;
         };
         let count = |what: &str| svg.matches(what).count();

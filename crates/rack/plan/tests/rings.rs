@@ -15,7 +15,7 @@ fn chance(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns `each` instances on each server. Each server is a rack, or all are in one.
+/// Returns `each` instances on each server. Each server is a rack, or all servers are in one rack.
 fn instances(servers: usize, each: usize, tokens: usize, one_rack: bool) -> Vec<Instance> {
     (0..servers * each)
         .map(|number| number / each)
@@ -25,8 +25,8 @@ fn instances(servers: usize, each: usize, tokens: usize, one_rack: bool) -> Vec<
 
 #[test]
 fn with_one_rack_name_a_quarter_of_all_rows_are_lost_with_a_server() {
-    // Twelve instances on six servers: three in a row are on different servers with a probability
-    // of 10/11 x 8/10.
+    // Twelve instances on six servers: three successive tokens are on different servers with a
+    // probability of 10/11 x 8/10.
     let expected = 1.0 - 10.0 / 11.0 * 8.0 / 10.0;
     let mut random = chance(7);
     let doubled = |_| {
@@ -67,14 +67,14 @@ fn replicas_go_where_cassandra_puts_them() {
         distinct.dedup();
         Ring { instances, tokens, racks: distinct.len() }
     };
-    assert_eq!(ring(&[0, 0, 1, 1, 2]).replicas(0, 3), [0, 2, 4], "a rack each");
+    assert_eq!(ring(&[0, 0, 1, 1, 2]).replicas(0, 3), [0, 2, 4], "one in each rack");
     assert_eq!(
         ring(&[0, 0, 0, 1, 1]).replicas(0, 3),
         [0, 1, 3],
-        "one more than racks: the first is doubled"
+        "one replica more than racks: one rack has two"
     );
-    assert_eq!(ring(&[0, 0, 0, 0]).replicas(2, 3), [2, 3, 0], "one rack: whoever comes next");
-    assert_eq!(ring(&[0, 1]).replicas(1, 3), [1, 0], "no more than there are");
+    assert_eq!(ring(&[0, 0, 0, 0]).replicas(2, 3), [2, 3, 0], "one rack: the next instances");
+    assert_eq!(ring(&[0, 1]).replicas(1, 3), [1, 0], "no more than all instances");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn losses_of_server_pairs_match_brute_force() {
 
 #[test]
 fn all_servers_share_the_load_of_a_failed_one() {
-    // With one order repeated, only the neighbours in it would: four of eleven.
+    // If one order were repeated, only pairs of neighbours in it would take rows: four of eleven.
     let ring = Ring::new(instances(12, 1, 16, false), 3, TokenAllocation::Even, &mut chance(11));
     let (pairs, _) = ring.placement(3).lost_with_two();
     assert!(pairs > 0.9, "{pairs}");
@@ -107,9 +107,9 @@ fn all_servers_share_the_load_of_a_failed_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-    /// For plans of any size, and servers with any number of instances and tokens: no row has two
-    /// replicas on one server if there are as many servers as replicas, all tokens are different,
-    /// and shares add up to 1.
+    /// Holds for plans of any size, and servers with any number of instances and tokens. No row has
+    /// two replicas on one server if there are as many servers as replicas, all tokens are
+    /// different, and shares add up to 1.
     #[test]
     fn no_two_replicas_are_on_one_server_where_that_can_be_avoided(
         servers in prop::collection::vec((1_usize..4, 1_usize..9), 1..24),
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    /// If all servers are alike and there are enough, all instances have equally many replicas.
+    /// If all servers are equal and there are enough, all instances have equally many replicas.
     #[test]
     fn even_tokens_are_even(
         servers in 3_usize..24,
@@ -152,8 +152,8 @@ proptest! {
         prop_assert!(most < 1.0 + 1e-6 && least > 1.0 - 1e-6, "{} {}", most, least);
     }
 
-    /// Instances that join a ring get tokens between those of others, which do not move; and no row
-    /// has two replicas on one server where that can be avoided.
+    /// Instances that join a ring get tokens between those of others, which do not move. No row has
+    /// two replicas on one server where that can be avoided.
     #[test]
     fn joining_instances_move_no_token(
         servers in prop::collection::vec((1_usize..3, 1_usize..9), 1..12),
@@ -174,7 +174,7 @@ proptest! {
         let tokens = all.iter().map(|instance| instance.tokens).sum::<usize>();
         prop_assert_eq!(ring.tokens.len(), tokens);
         prop_assert!(ring.tokens.windows(2).all(|pair| pair[0].at < pair[1].at));
-        prop_assert!(old.tokens.iter().all(|token| ring.tokens.contains(token)), "somebody moved");
+        prop_assert!(old.tokens.iter().all(|token| ring.tokens.contains(token)), "a token moved");
         for (number, instance) in all.iter().enumerate() {
             let own = ring.tokens.iter().filter(|token| token.instance == number);
             prop_assert_eq!(own.count(), instance.tokens);
@@ -186,7 +186,7 @@ proptest! {
 }
 
 /// After a ring has doubled, or has grown by one server after another, all instances have about
-/// equally many replicas. Seeds are fixed: of a million random rings a few are a little worse,
+/// equally many replicas. The seeds are fixed: of a million random rings a few are a little worse,
 /// without a fault.
 #[test]
 fn joining_instances_take_their_share() {

@@ -54,12 +54,13 @@ fn latency_of_an_idle_network_matches_arithmetic() {
     for answer in [100, 1_000, 10_000, 100_000] {
         let load = workload(200, answer, Pattern::OneByOne);
         let all: f64 = frames(answer).into_iter().map(wire).sum();
-        // Store and forward: each frame on the wire to the switch, then on that to the other
-        // server; a short last frame waits behind the long ones.
+        // Store and forward: each frame is sent to the switch, and then on to the other server. A
+        // short last frame waits behind the long ones.
         let found = run(&stored("mms-5"), &load).by_hops[0].min;
         let expected = 2.0 * wire(request) + delay + all + wire(frames(answer)[0]) + delay;
         assert!((nanos(found) - expected).abs() < 1.0, "{answer}: {found:?}, {expected} by hand");
-        // Cut through: only the first frame's header is received before it is sent on.
+        // Cut through: the switch receives only the first frame's header before it sends the frame
+        // on.
         let found = run(&cut("mms-5"), &load).by_hops[0].min;
         let expected = head + delay + wire(request) + head + delay + all;
         assert!((nanos(found) - expected).abs() < 1.0, "{answer}: {found:?}, {expected} by hand");
@@ -68,7 +69,8 @@ fn latency_of_an_idle_network_matches_arithmetic() {
 
 #[test]
 fn cut_through_saves_one_frame() {
-    // Published, by reads in us: 1 KB 20.7 and 17.9; 10 KB 52.8 and 48.6; 100 KB 373.2 and 369.0.
+    // Published times of reads in us: 1 KB 20.7 and 17.9; 10 KB 52.8 and 48.6; 100 KB 373.2 and
+    // 369.0.
     for (answer, published) in [(1_000, 2.8), (10_000, 4.2), (100_000, 4.2)] {
         let load = workload(50, answer, Pattern::OneByOne);
         let [stored, cut] = [stored("mms-5"), cut("mms-5")]
@@ -93,8 +95,8 @@ fn each_link_between_chassis_costs_its_delay() {
     );
     for pair in report.by_hops.windows(2) {
         let more = nanos(pair[1].p50) - nanos(pair[0].p50);
-        // The switch's delay in both directions. At the first link, which is faster, the switch
-        // must wait until a frame has nearly arrived.
+        // The difference is the switch's delay in both directions, and more: at the first link,
+        // which is faster, the switch must wait until a frame has nearly arrived.
         assert!((800.0..2_000.0).contains(&more), "{report:?}");
     }
 }
@@ -107,14 +109,14 @@ fn a_full_network_loses_frames() {
     assert_eq!(calm.lost, 0, "{calm:?}");
     let p99 = |report: &SimulationReport| report.by_hops[0].p99.0;
     assert!(p99(&hectic) > 2.0 * p99(&calm), "{calm:?}\n{hectic:?}");
-    // 219 answers of 20 kB arrive at one port at once: the buffer holds two, besides those that the
-    // port sends meanwhile.
+    // 219 responses of 20 kB arrive at one port at once. The buffer holds two of them, and the port
+    // sends others meanwhile.
     let incast = run(&plan, &workload(219, 20_000, Pattern::Incast));
     assert!(incast.lost > 100 && incast.fullest.0 == "the switch to c0-n1", "{incast:?}");
     assert!(incast.backlog.0 <= 50_000.0, "{incast:?}");
     let roomy = run(&cut("mms-5"), &workload(219, 20_000, Pattern::Incast));
     assert_eq!(roomy.lost, 0, "{roomy:?}");
-    // All of it goes over one wire.
+    // All responses go over one wire.
     let least = 219.0 * frames(20_000).into_iter().map(wire).sum::<f64>();
     assert!((1.0..1.05).contains(&(nanos(roomy.elapsed) / least)), "{roomy:?}");
 }

@@ -1,24 +1,24 @@
-//! Channels: several power readings of one board or controller. Only somebody who knows the board
-//! can say which of them to add up.
+//! Channels: several power readings of one board or controller. Which of them to add up depends on
+//! the board, so the user chooses.
 
 use crate::{Cause, Watts};
 
 /// One of several power readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// Its power.
+    /// The channel's power.
     pub watts: Watts,
 }
 
-/// Adds up the channels named in `chosen`. Without names there must be a single channel. `none` is
-/// the message if there is none.
+/// Adds up the channels named in `chosen`. If `chosen` is empty there must be a single channel.
+/// `none` is the error message for a board without channels.
 ///
 /// # Errors
-/// [`Cause::Absent`] if there is no channel; [`Cause::Several`] if `chosen` has a name of no
-/// channel, or no names although there are several channels, of which one could be a part of
-/// another.
+/// - [`Cause::Absent`] if there is no channel.
+/// - [`Cause::Several`] if `chosen` names a channel that does not exist, or if `chosen` is empty
+///   and there are several channels: one of them could be a part of another.
 pub fn sum(channels: &[Channel], chosen: &[String], none: &str) -> Result<Watts, Cause> {
     let several = || Cause::Several {
         key: "channels",

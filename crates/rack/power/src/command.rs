@@ -6,10 +6,12 @@ use crate::{Cause, Reading, Watts, plausible};
 use std::process::Command as Process;
 use std::time::Duration;
 
-/// Parses the first number of a program's output: `36.2`, `36.2 W`, `36200 mW`.
+/// Parses the number at the start of a program's first line that is not blank: `36.2`, `36.2 W`,
+/// `36200 mW`.
 ///
 /// # Errors
-/// There is no number, or its unit is unknown.
+/// The line does not begin with a number, the number's unit is unknown, or the power is implausibly
+/// large.
 pub fn watts(text: &str) -> Result<Watts, Cause> {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let nonsense = || {

@@ -7,10 +7,10 @@ use sprat_plan::power::{Cost, CostOption};
 /// Hours of a year of 365.25 days.
 pub const HOURS: f64 = 8_766.0;
 
-/// Returns servers from a published comparison ("IPU-based Cassandra cluster", SNIA Storage
-/// Developer Conference, 2024), each with the power of the whole server: a board of 40 W with four
-/// disks of 8 W runs two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W runs
-/// four, 300 to 375 W each. Prices were not published.
+/// Returns the servers of a published comparison ("IPU-based Cassandra cluster", SNIA Storage
+/// Developer Conference, 2024). The power is that of the whole server. A board of 40 W with four
+/// disks of 8 W runs two instances of Cassandra: 36 W per instance. An x86 server of 1,200 to 1,500
+/// W runs four instances: 300 to 375 W per instance. Prices were not published.
 #[must_use]
 pub fn published() -> Vec<CostOption> {
     let option = |name: &str, power, instances| CostOption {
@@ -26,7 +26,7 @@ pub fn published() -> Vec<CostOption> {
     ]
 }
 
-/// The cost of running all instances on one type of server.
+/// The cost of running all instances on servers of one type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct OptionCost {
@@ -38,11 +38,11 @@ pub struct OptionCost {
     pub watts_per_instance: Watts,
     /// Power of all servers, W.
     pub watts: Watts,
-    /// Power of all servers with the building's overhead, W.
+    /// Power of all servers, including the building's overhead, W.
     pub watts_with_building: Watts,
     /// Energy per year, kWh.
     pub kwh_per_year: f64,
-    /// Cost of that energy.
+    /// Cost of the energy per year.
     pub energy_per_year: f64,
     /// Cost of the energy over all years.
     pub energy: f64,
@@ -52,7 +52,7 @@ pub struct OptionCost {
     pub total: f64,
     /// Purchase and energy over all years, per instance.
     pub total_per_instance: f64,
-    /// CO2 of the energy over all years, kg.
+    /// CO2 of the energy over all years, kg. `None` if the description states no CO2 per kWh.
     pub carbon: Option<f64>,
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Error {
     /// Kind of the sensor.
     pub kind: &'static str,
-    /// The place at which the sensor is, or at which none was found.
+    /// The location of the sensor, or the location at which no sensor was found.
     pub place: String,
     /// The cause.
     pub cause: Cause,
@@ -33,15 +33,15 @@ pub enum Cause {
     Failed {
         /// Name of the program.
         program: String,
-        /// Its exit status.
+        /// The program's exit status.
         status: String,
         /// The beginning of its standard error, at most 300 characters, or the error of its start.
         output: String,
     },
-    /// The sensor did not answer within this many seconds.
+    /// The sensor did not answer within its timeout; the text states the seconds.
     #[error("no answer within {0} s; power.timeout = \"10s\" gives it longer")]
     Silent(String),
-    /// The sensor is not there, or another device is.
+    /// No connection to the sensor can be made, or another device answers.
     #[error("{0}")]
     Unreachable(String),
     /// The sensor denies access.
@@ -64,7 +64,7 @@ pub enum Cause {
     /// A local file cannot be used.
     #[error("{}: {why}", path.display())]
     File {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
         /// The reason.
         why: String,

@@ -9,10 +9,10 @@ use std::time::Duration;
 pub const CLASS: &str = "hwmon";
 
 /// Returns all power channels, named by chip and label: `power_meter/power1`, `ina3221/VDD_IN`. If
-/// a channel has both a momentary and an average value, the momentary one counts.
+/// a channel has a momentary and an average value, the momentary value is used.
 ///
 /// # Errors
-/// The value of a channel is not an integer, or negative or implausibly large.
+/// The value of a channel is not an integer, is negative, or is implausibly large.
 pub fn channels(files: &Files) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for (path, text) in files {

@@ -1,5 +1,6 @@
-//! Reads board management controllers over IPMI, by `ipmitool`: the total power (DCMI), or single
-//! sensors. The password is passed in the environment, since everybody can read command lines.
+//! Reads board management controllers over IPMI, by `ipmitool`: either the total power (DCMI), or
+//! single sensors. The password is passed in the environment, since everybody can read command
+//! lines.
 
 use crate::channel::{Channel, sum};
 use crate::login::Login;
@@ -9,14 +10,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Limit on the lines of sensors that are read. Further ones are ignored.
+/// Limit on the lines of `ipmitool sensor` that are read. Further lines are ignored.
 const MAX_SENSORS: usize = 1_024;
 
-/// Parses the output of `ipmitool dcmi power reading`. Returns `None` if it has no reading, or says
-/// that reading is not activated.
+/// Parses the output of `ipmitool dcmi power reading`. Returns `None` if the output has no reading,
+/// or states that reading is not activated.
 ///
 /// # Errors
-/// The reading is not a number of `Watts`, or negative or implausibly large.
+/// The reading is not a number of `Watts`, is negative, or is implausibly large.
 pub fn dcmi(text: &str) -> Result<Option<Watts>, Cause> {
     let Some((_, rest)) =
         text.lines().find_map(|line| line.split_once("Instantaneous power reading:"))
@@ -36,7 +37,7 @@ pub fn dcmi(text: &str) -> Result<Option<Watts>, Cause> {
 /// | ...`. Sensors without a value are skipped.
 ///
 /// # Errors
-/// The value of a sensor in watts is not a number, or negative or implausibly large.
+/// The value of a sensor in watts is not a number, is negative, or is implausibly large.
 pub fn channels(text: &str) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for line in text.lines().take(MAX_SENSORS) {
@@ -53,7 +54,7 @@ pub fn channels(text: &str) -> Result<Vec<Channel>, Cause> {
     Ok(channels)
 }
 
-/// How a controller is read, once that is known.
+/// How a controller is read, determined by the first successful reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Method {
     Dcmi,
@@ -63,7 +64,7 @@ enum Method {
 /// A board management controller.
 #[derive(Debug)]
 pub(crate) struct Ipmi {
-    /// Its host and port. `None` means this machine's own.
+    /// The controller's host and port. `None` means this machine's own controller.
     host: Option<(String, u16)>,
     login: Option<PathBuf>,
     chosen: Vec<String>,
@@ -79,7 +80,7 @@ impl Ipmi {
         login: Option<PathBuf>,
         chosen: Vec<String>,
     ) -> Self {
-        // Chosen sensors rule out the total.
+        // If sensors are chosen, the total of DCMI is not used.
         let method = (!chosen.is_empty()).then_some(Method::Sensors);
         Self { host, login, chosen, method }
     }
@@ -100,7 +101,7 @@ impl Ipmi {
                     self.method = Some(Method::Dcmi);
                     return Ok(Reading::Watts(watts));
                 }
-                // If DCMI has worked before it will work again; otherwise the sensors are tried.
+                // If DCMI has worked before, it will work again; otherwise the sensors are tried.
                 Err(cause) if self.method.is_some() || !matches!(cause, Cause::Failed { .. }) => {
                     return Err(cause);
                 }

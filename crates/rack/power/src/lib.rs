@@ -1,12 +1,12 @@
 //! Measures the power of servers, and computes what it costs.
 //!
-//! - [`sensor`]: a sensor of any kind, which is read again and again. [`rapl`], [`hwmon`],
-//!   [`ipmi`], [`redfish`], [`plug`] and `command` are the kinds; each parses what a device sends
-//!   into [`Watts`] or energy.
+//! - [`sensor`]: a sensor of any kind, read repeatedly. The kinds are [`rapl`], [`hwmon`],
+//!   [`ipmi`], [`redfish`], [`plug`] and `command`; each parses the device's output into [`Watts`]
+//!   or energy.
 //! - [`targets`]: the servers and chassis of a plan, with their sensors.
-//! - [`sampling`]: threads that read the sensors; [`meter`]: the energy that readings add up to;
+//! - [`sampling`]: threads that read the sensors; [`meter`]: integrates the readings into energy;
 //!   [`report`]: the result.
-//! - [`cost`]: what power and servers cost over the years, by arithmetic alone.
+//! - [`cost`]: computes what power and servers cost over the years.
 
 mod channel;
 mod command;
@@ -40,10 +40,11 @@ pub use sysfs::{Files, SysfsRoot, parse as parse_files};
 pub const MAX_WATTS: f64 = 1e6;
 
 /// The highest plausible reading of a single server: about twice the largest servers' power.
-/// Controllers without a reading report the largest number that fits, such as 65,535 W.
+/// Controllers that have no reading report the largest number that their field can hold, such as
+/// 65,535 W.
 pub const MAX_SERVER_WATTS: f64 = 30e3;
 
-/// Returns a reading, if it is plausible.
+/// Returns a reading if it is between 0 and [`MAX_WATTS`].
 pub(crate) fn plausible(watts: f64) -> Result<Watts, Cause> {
     if (0.0..=MAX_WATTS).contains(&watts) {
         Ok(Watts(watts))

@@ -3,14 +3,13 @@
 use crate::Cause;
 use std::fmt;
 use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Limit on the bytes that are read of a login file. The rest is ignored.
+/// Limit on the bytes of a login file. A longer one is refused.
 const MAX_BYTES: u64 = 512;
 
-/// A user name and a password, which is never printed.
+/// A user name and a password. The password is never printed.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Login {
     pub(crate) user: String,
@@ -36,8 +35,8 @@ impl Login {
         if mode & 0o077 != 0 {
             return Err(wrong("others may read or change it: chmod 600".to_owned()));
         }
-        let mut text = String::new();
-        file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        let text =
+            sprat_host::read_text(file, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
         let (user, password) =
             text.trim_end_matches(['\r', '\n']).split_once(':').unwrap_or_default();
         let plain = |text: &str| !text.chars().any(char::is_control);
@@ -70,5 +69,8 @@ mod tests {
         {
             assert!(put(text, mode).expect_err(text).to_string().contains(why), "{text}");
         }
+        let long = format!("admin:{}", "x".repeat(600));
+        let refused = put(&long, 0o600).expect_err("its password must not be cut");
+        assert!(refused.to_string().contains("longer than 512 bytes"), "{refused}");
     }
 }

@@ -3,17 +3,17 @@
 
 use crate::{Cause, Error, Reading, Watts};
 
-/// Limit on the points of a time series. When it is reached, each two neighbouring points are
-/// merged into one, and later points average twice as many readings.
+/// Limit on the points of a time series. When the series reaches the limit, every two neighbouring
+/// points are merged into one, and later points average twice as many readings.
 pub const MAX_POINTS: usize = 2_048;
 
-/// Two readings of power more than this many intervals apart are not joined: the power in between
-/// is unknown.
+/// Limit on the time between two readings of power that are joined, as a multiple of the interval.
+/// Across a longer gap no energy is added, because the power in between is unknown.
 pub const MAX_GAP: f64 = 3.5;
 
-/// Integrates the readings of one sensor over time. [`Meter::record`] takes one reading at a time:
-/// between two successive readings of power it adds the area of the trapezoid below them, between
-/// two readings of an energy counter their difference.
+/// Integrates the readings of one sensor over time. [`Meter::record`] takes one reading at a time.
+/// Between two successive readings of power it adds the area of the trapezoid below them. Between
+/// two readings of an energy counter it adds their difference.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     /// Limit on the time between two readings of power, in seconds. The meter adds no energy for a
@@ -54,8 +54,8 @@ impl Meter {
             Err(error) => {
                 self.failed += 1;
                 if matches!(error.cause, Cause::Restarted(_)) {
-                    // The counter restarts from here: later readings do not include what was
-                    // before.
+                    // The counter restarts from 0 here: later readings do not include earlier
+                    // energy.
                     self.last = Some((at, Reading::Joules(0.0)));
                 }
                 (self.now, self.error) = (None, Some(error.clone()));
@@ -73,7 +73,7 @@ impl Meter {
                 Some(watts)
             }
             (Reading::Watts(watts), _) => Some(watts),
-            // A counter's difference is right however far apart two readings are.
+            // The difference of two counter readings is right however far apart they are.
             (Reading::Joules(joules), Some((then, Reading::Joules(other)))) if joules >= other => {
                 self.add(joules - other, at - then);
                 Some(Watts((joules - other) / (at - then)))
@@ -99,7 +99,7 @@ impl Meter {
     }
 
     /// Returns power over time, as pairs of seconds from the start and W. Each point is the mean of
-    /// equally many successive readings.
+    /// a number of successive readings, the same for all points.
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
         &self.series.points
@@ -112,7 +112,7 @@ struct Series {
     points: Vec<(f64, f64)>,
     /// The number of readings that a point averages.
     each: u32,
-    /// Sums of times and values for the next point, and their number.
+    /// For the next point: the sum of the times, the sum of the values, and the number of readings.
     open: (f64, f64, u32),
 }
 

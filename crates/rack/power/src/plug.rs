@@ -1,5 +1,5 @@
-//! Reads plugs that measure power: Shelly's of the second generation and later, and those with
-//! Tasmota. They speak plain HTTP, and belong in a network of their own.
+//! Reads plugs that measure power: Shelly plugs from the second generation on, and plugs with
+//! Tasmota. They use plain HTTP, so they belong in a network of their own.
 
 use crate::login::Login;
 use crate::web::{Trusted, Web};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Parses the answer of a Shelly's `Switch.GetStatus`. Negative power counts as positive.
 ///
 /// # Errors
-/// [`Cause::Absent`] if the answer has no number `apower`, and [`Cause::Nonsense`] if that is
+/// [`Cause::Absent`] if the answer has no number `apower`, and [`Cause::Nonsense`] if the number is
 /// implausibly large.
 pub fn shelly(value: &Value) -> Result<Watts, Cause> {
     let watts = value.get("apower").and_then(Value::as_f64);
@@ -24,8 +24,8 @@ pub fn shelly(value: &Value) -> Result<Watts, Cause> {
     )
 }
 
-/// Parses the answer of Tasmota's `Status 8`: one number, or one for each of several phases or
-/// sockets, which are added up.
+/// Parses the answer of Tasmota's `Status 8`. The answer has one number, or one for each of several
+/// phases or sockets; these are added up.
 ///
 /// # Errors
 /// [`Cause::Absent`] if the answer has no `ENERGY` whose `Power` is a number or a list of numbers,
@@ -89,7 +89,7 @@ impl Plug {
                     None,
                     until,
                 )?;
-                // Without the password it answers successfully, but with a warning only.
+                // Without the password Tasmota answers successfully, but sends only a warning.
                 if value.get("WARNING").is_some() {
                     return Err(Cause::Denied("it requires a password".to_owned()));
                 }

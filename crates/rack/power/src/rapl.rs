@@ -12,29 +12,31 @@ pub const CLASS: &str = "powercap";
 /// The largest plausible counter, uJ: a megawatt for a year would be 3e19.
 const MAX_UJ: u64 = 1 << 62;
 
-/// The highest plausible power of a package or its memory, W: several times what the largest are
-/// designed for. A counter that is lower than before has either wrapped around or restarted from 0,
-/// because its server restarted or slept. Taking the second for the first once gave 324 kW.
+/// The highest plausible power of a package or its memory, W: several times the power that the
+/// largest are designed for. A counter that is lower than before has either wrapped around, or
+/// restarted from 0 because its server restarted or slept. Once a restart was taken for a
+/// wraparound, which gave 324 kW.
 pub const MAX_ZONE_WATTS: f64 = 2_000.0;
 
-/// The shortest time to which this bound applies. Counters advance in steps of a millisecond or
-/// more.
+/// The shortest time over which [`MAX_ZONE_WATTS`] is checked: counters advance in steps of a
+/// millisecond or more.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 
 /// An energy counter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Zone {
-    /// The name of the part that it measures: `package-0`, `dram`.
+    /// The name of the measured part: `package-0`, `dram`.
     pub name: String,
-    /// Its value, uJ.
+    /// The counter's value, uJ.
     pub energy_uj: u64,
-    /// The value at which it wraps around, uJ.
+    /// The value at which the counter wraps around, uJ.
     pub range_uj: u64,
 }
 
-/// Returns the counters to add up, by folder: processor packages, and memory, which is separate.
-/// Parts of a package (`core`, `uncore`), the whole platform (`psys`) and a second interface to the
-/// same counters (`intel-rapl-mmio`) would count twice.
+/// Returns the counters to add up, by folder: those of processor packages, and of memory, which
+/// packages do not include. Left out are parts of a package (`core`, `uncore`), the whole platform
+/// (`psys`) and a second interface to the same counters (`intel-rapl-mmio`): they would count
+/// twice.
 ///
 /// # Errors
 /// [`Cause::Nonsense`] if the value or the range of a counter is not an integer from 0 to 2^62.
@@ -55,7 +57,7 @@ pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Cause> {
             let number = text.parse::<u64>().ok().filter(|number| *number <= MAX_UJ);
             number.map(Some).ok_or_else(|| Cause::Nonsense(format!("{path}: {text:?}")))
         };
-        // Skipped if only root may read it, or it does not exist.
+        // The counter is skipped if it does not exist, or if only root may read it.
         let Some(energy_uj) = number("energy_uj")? else { continue };
         let range_uj = number("max_energy_range_uj")?.unwrap_or(MAX_UJ).max(energy_uj);
         zones.insert(folder.to_owned(), Zone { name: name.clone(), energy_uj, range_uj });
@@ -63,9 +65,9 @@ pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Cause> {
     Ok(zones)
 }
 
-/// Returns the energy between two readings of a counter, uJ. It wraps around at most once: at 200
-/// W, most counters take more than ten minutes. `None` means that the power would exceed
-/// [`MAX_ZONE_WATTS`], so the counter has restarted.
+/// Returns the energy between two readings of a counter, uJ. The counter is taken to wrap around at
+/// most once: at 200 W, most counters take more than ten minutes to do so. `None` means that the
+/// power would exceed [`MAX_ZONE_WATTS`], so the counter has restarted.
 #[must_use]
 pub fn used(before: &Zone, now: &Zone, elapsed: Duration) -> Option<u64> {
     let used = match now.energy_uj.checked_sub(before.energy_uj) {
@@ -137,7 +139,8 @@ impl Rapl {
         self.sysfs.location(CLASS)
     }
 
-    /// Returns the energy in joules since the first reading, or since a counter restarted.
+    /// Returns the energy in joules since the first reading, or since the last restart of a
+    /// counter.
     pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Cause> {
         let at = Instant::now();
         let files = self.sysfs.files(CLASS, &["name", "energy_uj", "max_energy_range_uj"], time)?;
@@ -156,7 +159,7 @@ impl Rapl {
         let now = Counters { at, boot: files.get(BOOT_ID).cloned(), zones };
         let used = self.last.as_ref().map_or(Ok(0), |before| used_by_all(before, &now));
         self.last = Some(now);
-        // The total restarts too.
+        // After a restart the total also starts from 0.
         self.total_uj = used.as_ref().map_or(0, |used| self.total_uj.saturating_add(*used));
         used.map(|_| Reading::Joules(self.total_uj as f64 / 1e6))
     }

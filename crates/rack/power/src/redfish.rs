@@ -1,5 +1,5 @@
-//! Reads controllers by Redfish. Where a chassis reports its power is found out once: in
-//! `EnvironmentMetrics`, as newer controllers do, in `Power`, as older ones do, or at its power
+//! Reads controllers by Redfish. The first reading finds out where a chassis reports its power: in
+//! `EnvironmentMetrics` (newer controllers), in `Power` (older controllers), or at its power
 //! supplies.
 
 use crate::login::Login;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Limit on the chassis of a controller, and on the supplies of a chassis. Further ones are
-/// ignored.
+/// Limit on the members of a collection: the chassis of a controller, or the supplies of a chassis.
+/// Further members are ignored.
 const MAX_MEMBERS: usize = 64;
 
 /// Path of the list of chassis.
@@ -39,9 +39,9 @@ pub fn link(value: &Value, name: &str, url: &str) -> Option<String> {
     value.get(name).and_then(|link| path(link, url))
 }
 
-/// Returns a link's path on the controller at `url`, or `None` if it leads to another host:
-/// credentials are for this one only. Some controllers write links with their own scheme and
-/// address.
+/// Returns a link's path on the controller at `url`. Returns `None` if the link leads to another
+/// host, since the credentials are only for this controller. Some controllers write links with
+/// their own scheme and address.
 fn path(value: &Value, url: &str) -> Option<String> {
     let link = value.get("@odata.id")?.as_str()?;
     let path = link.strip_prefix(url).unwrap_or(link);
@@ -56,7 +56,8 @@ fn strange(value: &Value) -> Cause {
     Cause::Nonsense(format!("{shown}: this is not a link to a resource at the address in `url`"))
 }
 
-/// Returns the number at a JSON pointer. Some controllers send a string, against the schema.
+/// Returns the number at a JSON pointer. Some controllers send the number as a string, against the
+/// schema.
 fn number(value: &Value, pointer: &str) -> Option<f64> {
     match value.pointer(pointer)? {
         Value::String(text) => text.trim().parse().ok(),
@@ -72,13 +73,13 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
     number(value, "/PowerWatts/Reading").map(plausible).transpose()
 }
 
-/// Returns the power in `Power`. The first element of `PowerControl` is the total; further ones are
-/// parts of it, and never taken for the total. If the total has no number, the inputs of the power
-/// supplies are added up.
+/// Returns the power in `Power`. The first element of `PowerControl` is the total; further elements
+/// are parts of the total, and are ignored. If the total is 0 or has no number, the inputs of the
+/// power supplies are added up.
 ///
 /// # Errors
-/// A number is negative or implausibly large; or neither the total nor a supply that is on has a
-/// number.
+/// A number is negative or implausibly large, or the total is 0 or missing although a supply is on
+/// that has no number.
 pub fn power(value: &Value) -> Result<Option<Watts>, Cause> {
     if let Some(whole) =
         number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0)
@@ -119,7 +120,7 @@ fn takes_nothing(supply: &Value) -> Result<(), Cause> {
     )))
 }
 
-/// Adds up the numbers that there are. `None` means that there are none.
+/// Adds up the numbers that exist. Returns `None` if there are none.
 fn sum(all: impl Iterator<Item = Result<Option<Watts>, Cause>>) -> Result<Option<Watts>, Cause> {
     let mut sum = None;
     for watts in all {
@@ -139,7 +140,7 @@ enum Source {
     Supplies(Vec<(String, String)>),
 }
 
-/// Kinds of resources that may have a chassis's power.
+/// Kinds of resources that may contain a chassis's power.
 #[derive(Clone, Copy, Debug)]
 enum ResourceKind {
     Environment,
@@ -147,7 +148,7 @@ enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// Names of the links to them, the newer first.
+    /// Names of the links to the resources, the newer name first.
     const LINKS: [(&'static str, Self); 2] =
         [("EnvironmentMetrics", Self::Environment), ("Power", Self::Power)];
 
@@ -158,8 +159,8 @@ impl ResourceKind {
         }
     }
 
-    /// Returns whether the resource has a field for the total power, even if it is empty at the
-    /// moment.
+    /// Returns whether the resource has a field for the total power, even if the field is empty at
+    /// the moment.
     fn has_field(self, value: &Value) -> bool {
         let place = match self {
             Self::Environment => "/PowerWatts/Reading",
@@ -169,14 +170,14 @@ impl ResourceKind {
     }
 }
 
-/// What the first reading has found: the chassis, and where it reports its power.
+/// What the first reading found: the chassis, and where the chassis reports its power.
 #[derive(Clone, Debug)]
 struct Found {
     chassis: String,
     source: Source,
 }
 
-/// A controller that speaks Redfish.
+/// A controller that supports Redfish.
 #[derive(Debug)]
 pub(crate) struct Redfish {
     url: String,
@@ -241,8 +242,8 @@ impl Requests<'_> {
         self.web.get(&format!("{}{path}", self.url), self.login, self.until)
     }
 
-    /// Fetches a linked resource. `None` means that it was missing twice in a row: busy controllers
-    /// sometimes deny what they have.
+    /// Fetches a linked resource. `None` means that the resource was missing in two attempts: busy
+    /// controllers sometimes report a resource as missing although it exists.
     fn linked(&mut self, path: &str) -> Result<Option<Value>, Cause> {
         for _ in 0..2 {
             match self.get(path) {
@@ -255,7 +256,8 @@ impl Requests<'_> {
     }
 
     /// Finds the chassis that reports power: the chosen one, or the only one. A chassis whose field
-    /// is empty at the moment counts; another one, which may be a part of it, is not used instead.
+    /// is empty at the moment also counts: otherwise another chassis would be used, which may be a
+    /// part of it.
     fn find(&mut self, chosen: Option<&str>) -> Result<Found, Cause> {
         let list = self.linked(CHASSIS)?;
         let list =
@@ -286,8 +288,8 @@ impl Requests<'_> {
         }
     }
 
-    /// Finds where a chassis reports its power: the first field that has a number, or otherwise the
-    /// first that could have one.
+    /// Finds where a chassis reports its power. The order is: the first field that has a number
+    /// above 0, the power supplies, the first field that is empty at the moment.
     fn chassis(&mut self, path: &str) -> Result<Option<Source>, Cause> {
         let Some(chassis) = self.linked(path)? else { return Ok(None) };
         let mut empty = None;
@@ -305,7 +307,7 @@ impl Requests<'_> {
         Ok(self.supplies(&chassis)?.or(empty))
     }
 
-    /// Returns the metrics of a chassis's power supplies, if one of them has a number.
+    /// Returns the power supplies of a chassis and their metrics, if one of them has a number.
     fn supplies(&mut self, chassis: &Value) -> Result<Option<Source>, Cause> {
         let Some(subsystem) = link(chassis, "PowerSubsystem", self.url) else { return Ok(None) };
         let Some(subsystem) = self.linked(&subsystem)? else { return Ok(None) };

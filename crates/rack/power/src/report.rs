@@ -1,4 +1,4 @@
-//! The result of a measurement, for each server and chassis and in total.
+//! The result of a measurement: for each server and chassis, and in total.
 
 use crate::Watts;
 use crate::meter::Meter;
@@ -11,13 +11,13 @@ pub const COVERED: f64 = 0.9;
 /// A server or chassis with the meters of its sensors.
 #[derive(Clone, Debug)]
 pub struct MeasuredTarget {
-    /// Its name.
+    /// Name of the server or chassis.
     pub name: String,
-    /// Whether it is a server or a chassis.
+    /// Whether this is a server or a chassis.
     pub of: TargetKind,
-    /// The number of its chassis.
+    /// Number of the server's chassis, or of the chassis itself.
     pub chassis: usize,
-    /// Instances on it.
+    /// Number of instances on the server or chassis.
     pub instances: usize,
     /// Kind, location and meter of each sensor.
     pub meters: Vec<(&'static str, String, Meter)>,
@@ -43,11 +43,11 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TargetReport {
-    /// Its name.
+    /// Name of the server or chassis.
     pub name: String,
-    /// Whether it is a server or a chassis.
+    /// Whether this is a server or a chassis.
     pub of: TargetKind,
-    /// Instances on it.
+    /// Number of instances on the server or chassis.
     pub instances: usize,
     /// The present power, W.
     pub now: Option<Watts>,
@@ -57,11 +57,12 @@ pub struct TargetReport {
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: Option<f64>,
-    /// Seconds that are missing in the energy, by the sensor that misses most.
+    /// Seconds without energy readings, of the sensor that misses the most.
     pub unread: f64,
-    /// Whether the values are an equal share of its chassis's.
+    /// Whether the values are a share of the chassis's values: a server without sensors gets an
+    /// equal share.
     pub shared: bool,
-    /// Results of its sensors.
+    /// Results of the sensors of the server or chassis.
     pub sensors: Vec<SensorReport>,
 }
 
@@ -69,12 +70,12 @@ pub struct TargetReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SensorReport {
-    /// Its kind.
+    /// Kind of the sensor.
     pub kind: &'static str,
-    /// Its location.
+    /// Location of the sensor.
     pub place: String,
-    /// Whether the sensor counts in the energy of its server or chassis. Others are reported for
-    /// comparison only.
+    /// Whether the sensor counts towards the energy of its server or chassis. Other sensors are
+    /// reported only for comparison.
     pub counts: bool,
     /// The present power, W.
     pub now: Option<Watts>,
@@ -86,7 +87,7 @@ pub struct SensorReport {
     pub joules: f64,
     /// Seconds over which `joules` was measured.
     pub covered: f64,
-    /// Seconds that were not measured; less than half an interval counts as none.
+    /// Seconds that were not measured. Less than half an interval counts as 0.
     pub unread: f64,
     /// Number of readings.
     pub reads: u64,
@@ -98,11 +99,11 @@ pub struct SensorReport {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The total of a measurement.
+/// The total of a measurement, over all chassis or all servers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Total {
-    /// Whether the total is the sum of chassis, if all of them have readings, or of servers.
+    /// What is added up: chassis if all chassis have readings, otherwise servers.
     pub of: TargetKind,
     /// Mean power, W.
     pub watts: Watts,
@@ -114,10 +115,10 @@ pub struct Total {
     pub measured: usize,
     /// Number of all servers or chassis.
     pub there_are: usize,
-    /// Instances on those with readings.
+    /// Instances on the servers or chassis with readings.
     pub instances: usize,
-    /// Share of the time of all servers or chassis that was not measured and is missing in the
-    /// energy.
+    /// Share of the time of all servers or chassis that was not measured, 0 to 1. The energy of
+    /// that time is missing in `joules`.
     pub unread: f64,
 }
 
@@ -156,7 +157,8 @@ impl Report {
         Self { seconds, every, stopped, targets, total }
     }
 
-    /// Returns whether each sensor gave readings all the time, without a failure.
+    /// Returns whether all targets have readings, no sensor failed, and each sensor that counts
+    /// covers at least [`COVERED`] of the time.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let well = |target: &TargetReport| {
@@ -171,9 +173,9 @@ impl Report {
         self.targets.iter().all(well)
     }
 
-    /// Returns the energy per million operations in joules, for `operations` done during the
-    /// measurement. `None` if more of the power is missing than [`COVERED`] allows: all servers'
-    /// operations would be divided by the energy of some.
+    /// Returns the energy in joules per million operations, for `operations` done during the
+    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows: the
+    /// operations of all servers would be divided by the energy of some.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total
@@ -181,8 +183,8 @@ impl Report {
             .map(|total| total.joules / (operations as f64 / 1e6))
     }
 
-    /// Returns the energy per million operations for a load of another duration, at the measured
-    /// power.
+    /// Returns the energy in joules per million operations of a load that ran for another time, at
+    /// the measured power. `None` under the conditions of [`Report::joules_per_million`].
     #[must_use]
     pub fn joules_per_million_over(&self, operations: u64, seconds: f64) -> Option<f64> {
         let total = self.total.filter(|total| operations > 0 && total.unread <= 1.0 - COVERED);
@@ -195,7 +197,8 @@ fn per_instance(watts: Option<Watts>, instances: usize) -> Option<Watts> {
 }
 
 fn target(measured: &MeasuredTarget, seconds: f64, every: f64) -> TargetReport {
-    // Sensors of the first kind count, even if they fail: another kind may measure only a part.
+    // Only sensors of the first kind count, even if they fail: another kind may measure only a
+    // part.
     let first = measured.meters.first().map(|(kind, ..)| *kind);
     let counting = || {
         measured.meters.iter().filter(|(kind, ..)| Some(*kind) == first).map(|(_, _, meter)| meter)
@@ -246,7 +249,7 @@ fn sensor(
     }
 }
 
-/// Returns the total. Chassis count if all of them have readings; servers if any has.
+/// Returns the total of the chassis if all of them have readings, or of the servers if any has.
 fn total(targets: &[TargetReport], of: TargetKind, seconds: f64) -> Option<Total> {
     let all: Vec<&TargetReport> = targets.iter().filter(|target| target.of == of).collect();
     let measured: Vec<&&TargetReport> =

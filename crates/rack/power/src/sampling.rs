@@ -1,6 +1,6 @@
-//! Reads sensors on threads, at fixed times. Each sensor has a thread of its own: one that hangs
-//! until its timeout misses its own times only, and no readings pile up. Since each reading may
-//! start a program, the number that begin at once is bounded.
+//! Reads sensors on threads, at fixed times. Each sensor has a thread of its own: a sensor that
+//! hangs until its timeout misses only its own times, and readings do not pile up. Since a reading
+//! may start a program, the number of readings that run at once is bounded.
 
 use crate::meter::Meter;
 use crate::report::{MeasuredTarget, Report};
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// Limit on the threads. If there are more sensors, some share a thread and delay each other.
 pub const MAX_THREADS: usize = 1_024;
 
-/// Limit on the readings in progress at the same time, not counting those that take longer than
-/// [`USUAL`].
+/// Limit on the readings in progress at the same time. Readings that take longer than [`USUAL`] do
+/// not count.
 const AT_ONCE: usize = 64;
 
 /// Time after which a reading in progress counts as slow.
@@ -28,8 +28,8 @@ pub const LEAST_EVERY: Duration = Duration::from_millis(50);
 /// Limit on the duration of a measurement (366 days). A longer duration is reduced to it.
 pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// A measurement in progress. [`Sampling::start`] starts its threads; [`Sampling::report`] gives an
-/// intermediate result, [`Sampling::finish`] waits for the end.
+/// A measurement in progress. [`Sampling::start`] starts its threads, [`Sampling::report`] gives an
+/// intermediate result, and [`Sampling::finish`] waits for the end.
 #[derive(Debug)]
 pub struct Sampling {
     shared: Arc<Shared>,
@@ -56,8 +56,8 @@ struct State {
 }
 
 impl Sampling {
-    /// Starts to read all sensors: at the start, at the end, and at each interval in between, which
-    /// is at least [`LEAST_EVERY`].
+    /// Starts to read all sensors: at the start, after each interval, and at the end. The interval
+    /// is raised to [`LEAST_EVERY`] if it is shorter.
     #[must_use]
     pub fn start(targets: Vec<Target>, every: Duration, duration: Duration) -> Self {
         let every = every.max(LEAST_EVERY);
@@ -148,7 +148,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Waits until a time. Returns whether the measurement goes on.
+    /// Waits until `at`, counted from the start. Returns `false` if the measurement was stopped.
     fn wait(&self, at: Duration) -> bool {
         let mut state = self.lock();
         loop {
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Waits until few enough readings are in progress, not counting slow ones.
+    /// Waits until fewer than [`AT_ONCE`] readings are in progress, not counting slow ones.
     fn begin(&self, thread: usize) {
         let mut state = self.lock();
         while state.reading.values().filter(|begun| begun.elapsed() < USUAL).count() >= AT_ONCE {
@@ -184,7 +184,8 @@ impl Shared {
         }
     }
 
-    /// Returns the next time that is not over yet, or `None` after the end.
+    /// Returns the next reading time that has not passed, or `None` after the end. The reading at
+    /// `duration` is the last.
     fn next(&self, at: Duration) -> Option<Duration> {
         if at >= self.duration {
             return None;

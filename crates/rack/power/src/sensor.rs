@@ -17,12 +17,12 @@ use std::time::Duration;
 /// The default timeout of a sensor.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A sensor that is read again and again. Reading blocks for the sensor's timeout at most.
+/// A sensor that is read repeatedly. Reading blocks at most for the sensor's timeout.
 #[derive(Debug)]
 pub struct Sensor {
-    /// Its kind.
+    /// Kind of the sensor.
     pub kind: &'static str,
-    /// Its location, for people.
+    /// Location of the sensor, for people.
     pub place: String,
     device: Device,
     patience: Duration,
@@ -41,8 +41,8 @@ enum Device {
 }
 
 impl Sensor {
-    /// Creates a sensor of a plan whose placeholders are filled in. `server` is the destination for
-    /// ssh, for sensors that are read on the server itself.
+    /// Creates a sensor of a plan whose placeholders are filled in. `server` is the ssh
+    /// destination, for sensors that are read on the server itself.
     #[must_use]
     pub fn new(described: &Described, server: Option<&str>, patience: Duration) -> Self {
         let sysfs = |root: &Option<String>| SysfsRoot {
@@ -76,7 +76,7 @@ impl Sensor {
         Self { most: Watts(most), ..Self::of(described.kind(), device, patience) }
     }
 
-    /// Returns this machine's possible sensors, with sysfs at `root`.
+    /// Returns the sensors that this machine may have, with sysfs at `root`.
     #[must_use]
     pub fn this_machine(root: PathBuf, channels: &[String], patience: Duration) -> Vec<Self> {
         let place = SysfsRoot { root, server: None };

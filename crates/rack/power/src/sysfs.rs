@@ -1,4 +1,4 @@
-//! Reads small files of a server's sysfs: on this machine, or over ssh. Both give the same map of
+//! Reads small files of a server's sysfs, on this machine or over ssh. Either way gives a map of
 //! paths and contents.
 
 use crate::Cause;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Limit on the files that are read. Further ones are ignored.
+/// Limit on the files that are read. Further files are ignored.
 const MAX_FILES: usize = 4_096;
 
-/// Limit on the bytes that are read of a file on this machine. The rest is ignored.
+/// Limit on the bytes of a file that are read on this machine. The rest of the file is ignored.
 const MAX_BYTES: u64 = 256;
 
-/// The kernel's boot id, which differs after each start of a server. It is read together with the
-/// files over ssh; on this machine it cannot change while the program runs.
+/// The kernel's boot id, which differs after each start of a server. Over ssh it is read together
+/// with the files; on this machine it cannot change while the program runs.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Contents by path below the class's folder, such as `intel-rapl:0/energy_uj`.
@@ -75,8 +75,8 @@ impl SysfsRoot {
     }
 }
 
-/// Parses grep's output: lines of `PATH:TEXT`. A folder's name may contain colons, a file's does
-/// not.
+/// Parses grep's output: lines of `PATH:TEXT`. The name of a folder may contain colons; the name of
+/// a file does not.
 #[must_use]
 pub fn parse(text: &str) -> Files {
     let one = |line: &str| {

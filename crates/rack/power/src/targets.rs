@@ -20,15 +20,16 @@ pub enum TargetKind {
 /// A server or chassis to measure.
 #[derive(Debug)]
 pub struct Target {
-    /// Its name.
+    /// Name of the server or chassis.
     pub name: String,
     /// Whether the target is a server or a chassis.
     pub of: TargetKind,
-    /// The number of its chassis.
+    /// Number of the server's chassis, or of the chassis itself.
     pub chassis: usize,
-    /// Instances on it.
+    /// Number of instances on the server or chassis.
     pub instances: usize,
-    /// Its sensors. Those of the first one's kind are added up; others are reported for comparison.
+    /// The sensors of the server or chassis. Sensors of the same kind as the first are added up.
+    /// Others are reported for comparison.
     pub sensors: Vec<Sensor>,
 }
 

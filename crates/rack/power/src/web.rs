@@ -1,5 +1,5 @@
-//! Sends short requests over HTTP, and parses the answers as JSON. Neither silence nor a slow
-//! answer can exceed the time of a request.
+//! Sends short requests over HTTP, and parses the answers as JSON. A device that is silent or slow
+//! cannot make a request exceed its time.
 
 use crate::Cause;
 use crate::login::Login;
@@ -23,7 +23,7 @@ pub(crate) struct Trusted {
     pub(crate) any: bool,
 }
 
-/// A device that is queried again and again. The connection is kept after a success.
+/// A device that is queried repeatedly. The connection is kept after a success.
 #[derive(Debug)]
 pub(crate) struct Web {
     trusted: Trusted,
@@ -91,7 +91,7 @@ impl Web {
     }
 }
 
-/// Turns an HTTP error into a cause that names the helpful settings.
+/// Turns an HTTP error into a cause, which names the settings that help.
 fn cause(error: &Error) -> Cause {
     match error {
         Error::Unreachable { why, .. } => Cause::Unreachable(why.clone()),

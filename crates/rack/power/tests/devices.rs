@@ -1,5 +1,5 @@
 //! Reads sensors as on a rack: controllers by their own protocols, plugs over HTTP, programs, and
-//! folders like sysfs. The controllers are others' programs, which `scripts/setup` fetches.
+//! folders like sysfs. The controllers are third-party programs that `scripts/setup` fetches.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_plan::power::Sensor as Described;
@@ -30,8 +30,8 @@ impl Drop for Peer {
     }
 }
 
-/// Starts one of our scripts, which uses another's package. Returns `None` if that is not
-/// installed.
+/// Starts one of our scripts, which uses a third-party package. Returns `None` if the package is
+/// not installed.
 fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tools = here.join("../../../target/tools/controllers");
@@ -187,7 +187,7 @@ fn without_dcmi_sensors_are_read() {
         .arg(commands)
         .arg("-s")
         .arg(folder.path().join("state"));
-    // The program ends when its input does.
+    // The program ends when its input is closed.
     let child = program
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -342,8 +342,9 @@ fn json(body: &str) -> String {
     )
 }
 
-/// Starts a controller with one chassis, `/redfish/v1/Chassis/1`, and these resources below it.
-/// `ADDRESS` in them stands for its own address; `calls` counts the requests so far.
+/// Starts a controller with one chassis, `/redfish/v1/Chassis/1`, and these resources below it. In
+/// their content, `ADDRESS` stands for the controller's address; `calls` counts the requests so
+/// far.
 fn controller(
     more: &[(&str, &str)],
     refuses: impl Fn(&str, usize) -> bool + Send + 'static,
@@ -431,7 +432,7 @@ fn odd_redfish_controllers_report_the_total() {
             assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{mode}");
         }
     }
-    // Each second request is refused, but resources are still found.
+    // Every second request is refused, but the resources are still found.
     let flaps = controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| {
         calls % 2 == 1 && !path.ends_with("/Power")
     });

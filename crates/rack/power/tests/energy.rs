@@ -1,4 +1,4 @@
-//! Tests energy and costs.
+//! Tests of energy and costs.
 
 use proptest::prelude::*;
 use sprat_plan::power::{Cost, CostOption};
@@ -17,8 +17,8 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 proptest! {
-    /// Power that changes linearly is measured exactly, however it is sampled, and a counter of the
-    /// same power gives the same energy.
+    /// Power that changes linearly is integrated exactly, whatever the times of the readings. A
+    /// counter of the same power gives the same energy.
     #[test]
     fn energy_is_the_integral_of_power(
         from in 0.0..500.0_f64,
@@ -126,8 +126,8 @@ fn only_sensors_of_the_first_kind_count() {
     );
 }
 
-/// A sensor that hangs or restarts affects no other, and the report names what is missing, and how
-/// much.
+/// A sensor that hangs or restarts affects no other sensor. The report states which readings are
+/// missing, and for how long.
 #[test]
 fn missing_readings_are_reported() {
     let read = |name: &str, until: i32| {
@@ -155,13 +155,14 @@ fn missing_readings_are_reported() {
     );
     assert!(!report.is_whole());
 
-    // The first kind counts even while it is silent: RAPL measures only a part of a server's power.
+    // The first kind counts even while it gives no reading: RAPL measures only a part of a server's
+    // power.
     let silent = measured("a", TargetKind::Server, &[("redfish", None), ("rapl", Some(25.0))]);
     let report = Report::of(&[silent], 1.0, 1.0, false);
     assert_eq!((report.targets[0].watts, report.total), (None, None));
     assert!(report.targets[0].sensors[0].counts && !report.targets[0].sensors[1].counts);
 
-    // A counter that restarted loses a single interval.
+    // A counter that restarts loses only one interval.
     let mut meter = Meter::with_interval(1.0);
     meter.record(0.0, Ok(Reading::Joules(0.0)));
     meter.record(1.0, Ok(Reading::Joules(50.0)));
@@ -206,7 +207,7 @@ fn costs_of_the_published_servers() {
     assert!(close(mini.kwh_per_year, 0.432 * 1.4 * HOURS), "{mini:?}");
     assert!(close(mini.total, mini.kwh_per_year * 0.15 * 5.0));
     assert_eq!(mini.carbon.map(f64::round), Some((mini.kwh_per_year * 5.0 * 0.4).round()));
-    // A server that is not fully used is bought as a whole.
+    // Servers are bought whole, even if the last one is not fully used.
     let one =
         CostOption { name: "x".to_owned(), power: Watts(100.0), instances: 4, price: 1_000.0 };
     let cost = Cost { instances: 5, pue: 1.0, kwh: 0.0, options: vec![one], ..Cost::default() };

@@ -1,4 +1,4 @@
-//! Each sensor's output is parsed into watts, or into an error that quotes it.
+//! Tests that each sensor's output is parsed into watts, or into an error that quotes the output.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -48,8 +48,8 @@ fn counters_that_would_count_twice_are_left_out() {
     assert_eq!(hidden.map(|zones| zones.len()), Ok(0), "what only root may read");
 }
 
-/// A reading of a server with one package, whose counter wraps around at 262 kJ, `seconds` after
-/// `from`.
+/// A reading of a server with one package, taken `seconds` after `from`. The counter wraps around
+/// at 262 kJ.
 fn counters(from: Instant, seconds: u64, energy_uj: u64, boot: &str) -> rapl::Counters {
     let zone = rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: 262_143_328_850 };
     let zones = [("intel-rapl:0".to_owned(), zone)].into_iter().collect();
@@ -69,8 +69,8 @@ fn restarted_counters_are_not_wraparounds() {
         "{result}"
     );
     assert!(used(&counters(from, 1, 200_000_000_000, "a")).is_err(), "100 kJ in a second, upwards");
-    // After a pause long enough for a restart, the power would be plausible, but the boot id
-    // differs.
+    // After a pause that is long enough for a restart, the power would be plausible. Only the boot
+    // id differs.
     assert!(used(&counters(from, 300, 5_000, "a")).is_ok(), "540 W for five minutes");
     let result =
         used(&counters(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();

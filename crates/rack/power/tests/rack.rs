@@ -31,8 +31,8 @@ fn each_server_is_read_by_its_own_sensors() {
     assert_eq!(result, [("c0-n1", Some(10.0)), ("c0-n2", Some(20.0)), ("c0-n3", Some(30.0))]);
     let total = report.total.expect("all told");
     assert_eq!((total.of, total.instances, total.measured), (TargetKind::Server, 3, 3));
-    // At least at the start and at the end; the machine's load decides about the readings in
-    // between.
+    // At least two readings: at the start and at the end. How many lie between depends on the
+    // machine's load.
     assert!(
         report
             .targets
@@ -42,7 +42,7 @@ fn each_server_is_read_by_its_own_sensors() {
     );
 }
 
-/// One sensor hangs until the test releases it: all others are read meanwhile, again and again.
+/// One sensor hangs until the test releases it. All other sensors are read repeatedly meanwhile.
 #[test]
 fn a_hanging_sensor_delays_no_other() {
     let folder = tempfile::tempdir().expect("a folder");

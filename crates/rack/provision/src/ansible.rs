@@ -13,30 +13,30 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Lines of a program's output that an error quotes.
+/// Number of lines of a program's output that an error quotes.
 const LAST_LINES: usize = 30;
 
-/// Hosts that Ansible works on at the same time.
+/// Number of hosts that Ansible works on at the same time.
 const FORKS: usize = 16;
 
-/// The folder for sockets of ssh connections: its name must be short, since the length of a
+/// The folder for the sockets of ssh connections. Its name must be short, since the length of a
 /// socket's path is limited.
 const SOCKETS: &str = "/tmp";
 
-/// How to access hosts by ssh: from which network namespace, with which keys, and by which Ansible.
-/// Both [`SshAccess::run_command`] and [`playbook`] use it.
+/// How to reach hosts over ssh: the network namespace to connect from, the keys, and the Ansible to
+/// run. [`SshAccess::run_command`] and [`playbook`] use it.
 #[derive(Clone, Debug, Default)]
 pub struct SshAccess {
-    /// The network namespace to connect from; by default this machine's own network.
+    /// The network namespace from which to connect; `None` for this machine's own network.
     pub namespace: Option<String>,
-    /// The private key; by default the caller's own keys.
+    /// The private key; `None` for the caller's own keys.
     pub key: Option<PathBuf>,
-    /// The file of the hosts' public keys; by default the caller's own.
+    /// The file of the hosts' public keys; `None` for the caller's own file.
     pub known_hosts: Option<PathBuf>,
-    /// The folder into which pip installed Ansible (`--target`); by default Ansible is on the path.
+    /// The folder into which pip installed Ansible (`--target`); `None` if Ansible is on the path.
     pub ansible: Option<PathBuf>,
-    /// Ends a running play early. Ctrl-C alone does not reach it, since plays are process groups of
-    /// their own.
+    /// Ends a running play early. Ctrl-C alone does not reach plays, since each is a process group
+    /// of its own.
     pub interrupt: Interrupt,
 }
 
@@ -45,18 +45,18 @@ pub struct SshAccess {
 pub struct Recap {
     /// Name of the host.
     pub host: String,
-    /// Tasks that found or made everything right.
+    /// Tasks that found everything as it should be, or made it so.
     pub ok: u32,
     /// Tasks that changed something.
     pub changed: u32,
-    /// Whether the host was unreachable, as a count.
+    /// Number of times that the host was unreachable: 0 or 1.
     pub unreachable: u32,
     /// Tasks that failed.
     pub failed: u32,
 }
 
 impl SshAccess {
-    /// Prepares a program to run in the namespace.
+    /// Prepares a program that runs in the namespace.
     fn command(&self, program: &str) -> Command {
         match &self.namespace {
             None => Command::new(program),
@@ -92,7 +92,7 @@ impl SshAccess {
     /// Runs a command on a host, and returns its output.
     ///
     /// # Errors
-    /// ssh is missing, or failed.
+    /// ssh is missing or fails, or the command does.
     pub fn run_command(&self, user: &str, address: &str, command: &str) -> Result<String, Error> {
         let mut ssh = self.command("ssh");
         ssh.args(self.ssh_arguments())
@@ -103,11 +103,11 @@ impl SshAccess {
     }
 }
 
-/// Runs a playbook of the folder against its inventory. `line` is called with each line of output,
-/// and the recap of each host is returned.
+/// Runs a playbook of the folder against the folder's inventory. Calls `line` with each line of
+/// output, and returns the recap of each host.
 ///
 /// # Errors
-/// Ansible is missing, or failed. The error describes each host's failure, or quotes the end of the
+/// Ansible is missing or fails. The error describes each host's failure, or quotes the end of the
 /// output; `ansible.log` has the complete output.
 pub fn playbook(
     folder: &Folder,
@@ -125,8 +125,8 @@ pub fn playbook(
         }
     };
     let set = |value: &str| OsString::from(value);
-    // Sockets are private to this play, as other racks have hosts with the same addresses. The
-    // folder is removed with it; connections end by themselves.
+    // The sockets are private to this play, since other racks have hosts with the same addresses.
+    // Their folder is removed after the play; the connections end by themselves.
     let mut sockets = tempfile::Builder::new();
     sockets.prefix("sprat-").permissions(Permissions::from_mode(0o700));
     let sockets = sockets.tempdir_in(SOCKETS).map_err(Error::file(SOCKETS))?;

@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
-/// An error of provisioning. Messages name the place and the remedy.
+/// An error of provisioning. Messages name the host, file or program, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is not installed on this machine.
@@ -18,17 +18,17 @@ pub enum Error {
     /// A program failed.
     #[error("{program} failed ({status}): {output}")]
     Failed {
-        /// The program, and what it was doing.
+        /// The program, with what it was doing.
         program: String,
-        /// Its exit status.
+        /// The program's exit status.
         status: String,
-        /// The end of its output.
+        /// The end of the program's output.
         output: String,
     },
     /// A file or folder could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// The path of the file or folder.
         path: PathBuf,
         /// The error.
         error: io::Error,
@@ -36,9 +36,9 @@ pub enum Error {
     /// Cassandra's jars are missing.
     #[error("no {jar} in {}: name the folder with Cassandra's jars", path.display())]
     Jars {
-        /// The folder where they were expected.
+        /// The folder in which the jars were expected.
         path: PathBuf,
-        /// A jar that must be among them.
+        /// A jar that a folder of jars must have.
         jar: &'static str,
     },
     /// A play was interrupted.
@@ -53,10 +53,10 @@ pub enum Error {
         /// The log of the whole run.
         log: PathBuf,
     },
-    /// Hosts failed.
+    /// Tasks failed on hosts.
     #[error("{}\n(full log: {})", lines(faults), log.display())]
     Hosts {
-        /// What failed, per host.
+        /// The failures, each with its host.
         faults: Vec<Fault>,
         /// The log of the whole run.
         log: PathBuf,
@@ -70,12 +70,12 @@ pub enum Error {
     Moved {
         /// Name of the instance.
         name: String,
-        /// Its address on the ring.
+        /// The instance's address on the ring.
         was: std::net::IpAddr,
-        /// Its address in the plan.
+        /// The instance's address in the plan.
         is: std::net::IpAddr,
     },
-    /// Nothing was written to the rack's folder yet.
+    /// Nothing has been written to the rack's folder yet.
     #[error("{}: this rack was never set up: run `sprat rack up`", path.display())]
     Unwritten {
         /// The file that is missing.
@@ -93,17 +93,17 @@ pub enum Error {
     /// The rack has too many servers for one machine.
     #[error("a rack on one machine has {most} servers at most, this one has {has}")]
     Servers {
-        /// Number of its servers.
+        /// Number of servers in the rack.
         has: usize,
-        /// The limit on the servers.
+        /// The largest number of servers.
         most: usize,
     },
     /// Servers have too many disks for a virtual machine.
     #[error("a virtual machine has {most} disks at most, server.disks lists {has}")]
     Disks {
-        /// Number of disks of a server.
+        /// Number of disks of each server.
         has: usize,
-        /// The limit on the disks.
+        /// The largest number of disks.
         most: usize,
     },
     /// Virtual machines do not fit into this machine's memory.
@@ -112,11 +112,11 @@ pub enum Error {
          {available} MiB are free: describe fewer servers, or stop programs that use memory"
     )]
     Memory {
-        /// Number of virtual machines.
+        /// Number of virtual machines to start.
         guests: usize,
-        /// Free memory, MiB.
+        /// Free memory, in MiB.
         available: u64,
-        /// Memory that each one needs, MiB.
+        /// Memory that each virtual machine needs, in MiB.
         least: u64,
     },
     /// The image that a virtual machine was started from is gone.
@@ -137,9 +137,9 @@ pub enum Error {
     Silent {
         /// Name of the host.
         host: String,
-        /// Time for which the host had to answer, in seconds.
+        /// How long the host had to answer, in seconds.
         seconds: u64,
-        /// Output of its ssh server, or its console.
+        /// The log of the host's ssh server, or of its console.
         log: PathBuf,
     },
 }

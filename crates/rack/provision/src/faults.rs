@@ -1,19 +1,20 @@
-//! Extracts a sentence about each host's failure from Ansible's output.
+//! Extracts a sentence about the failure of each host from Ansible's output.
 
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// Limit on the faults that are reported. If a complete rack fails, the first faults say why.
+/// Limit on the faults that are reported. If a complete rack fails, the first faults show the
+/// reason.
 pub const MAX_FAULTS: usize = 64;
 
-/// Limit on the text of a reason, in characters. The rest is cut off.
+/// Limit on the text of a reason, in characters. A longer text is cut.
 const MAX_WHY: usize = 600;
 
 /// Why a task failed on a host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Fault {
-    /// The host.
+    /// The host on which the task failed.
     pub host: String,
     /// Name of the failed task.
     pub task: String,
@@ -33,7 +34,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Known reasons: words of the message, what they mean, and what to do.
+/// Known reasons: words of the message, what these mean, and what to do.
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "host key verification failed",
@@ -75,10 +76,10 @@ const KNOWN: [(&str, &str, &str); 10] = [
     ("no space left on device", "its disk is full", "make room below provision.base"),
 ];
 
-/// Messages of a shell that does not find Python.
+/// Messages of a shell that cannot find Python.
 const NO_PYTHON: [&str; 2] = ["python3: not found", "python3: no such file"];
 
-/// Collects faults from lines of output.
+/// Collects faults from the lines of Ansible's output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     task: String,
@@ -94,8 +95,8 @@ impl Reader {
         }
     }
 
-    /// Returns whether to report this fault: items of a loop may fail for the same reason, which is
-    /// reported once.
+    /// Returns whether to report this fault. Items of a loop may fail for the same reason, which is
+    /// reported only once.
     fn is_new(&self, fault: &Fault) -> bool {
         self.found.len() < MAX_FAULTS && !self.found.contains(fault)
     }
@@ -105,7 +106,7 @@ impl Reader {
     }
 
     /// Parses a failure: `fatal: [c0-n1]: UNREACHABLE! => {...}` or `failed: [c0-n1] (item=x) =>
-    /// {...}`. Other lines, such as failures that the playbook ignores, give `None`.
+    /// {...}`. Returns `None` for other lines, such as failures that the playbook ignores.
     fn fault(&self, line: &str) -> Option<Fault> {
         let rest = line.strip_prefix("fatal: [").or_else(|| line.strip_prefix("failed: ["))?;
         let (host, rest) = rest.split_once(']')?;
@@ -117,7 +118,7 @@ impl Reader {
             .or_else(|| word("module_stderr"))
             .or_else(|| word("msg"))
             .or(answer.as_str());
-        // A loop's items have been reported one by one.
+        // The items of this loop have been reported one by one.
         if answer["msg"].as_str() == Some("One or more items failed")
             || answer["results"].is_array()
         {
@@ -140,7 +141,7 @@ impl Reader {
             Some((_, why, mend)) => ((*why).to_owned(), Some(*mend)),
             None => (one_line(message), None),
         };
-        // Of a loop's item, only the JSON says so.
+        // If an item of a loop is unreachable, only the JSON says so.
         let unreachable = head.contains("UNREACHABLE") || answer["unreachable"] == true;
         let task = match (unreachable, self.task.as_str()) {
             (true, _) => "ssh".to_owned(),
@@ -156,7 +157,7 @@ fn one_line(text: &str) -> String {
     let mut lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if text.trim_start().starts_with("Traceback ") {
-        lines.drain(..lines.len() - 1); // the traceback itself is of no use to the reader
+        lines.drain(..lines.len() - 1); // the traceback itself does not help the reader
     }
     let all = lines.join("; ");
     match all.char_indices().nth(MAX_WHY) {

@@ -9,26 +9,26 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kind of Cassandra's units, and the folder of its homes.
+/// The kind of Cassandra's units, and the name of the folder that has the homes of its instances.
 const CASSANDRA: &str = "cassandra";
 
-/// The folder of a rack on the controlling machine. It holds everything Ansible needs: roles,
+/// The folder of a rack on the controlling machine. It holds everything that Ansible needs: roles,
 /// inventory, the files of each instance and service, units, packed jars, keys, and the list of
-/// instances on the ring. Take [`Folder::lock`] before changing hosts, then write the plan by
-/// [`Folder::write`], or by [`Folder::rewrite`] if the jars are packed already.
+/// instances on the ring. Call [`Folder::lock`] before you change hosts. Then write the plan with
+/// [`Folder::write`], or with [`Folder::rewrite`] if the jars are packed already.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// Names a folder. It is created by the first write.
+    /// Names a folder. The first write creates it.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Returns its path.
+    /// Returns the folder's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -40,8 +40,8 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Locks the rack until the returned file is dropped: two runs that change the same hosts would
-    /// undo each other's work.
+    /// Locks the rack until the returned file is dropped. Without a lock, two runs that change the
+    /// same hosts would undo each other's work.
     ///
     /// # Errors
     /// [`Error::Busy`] if another run holds the lock; [`Error::File`] if the folder or the lock
@@ -62,9 +62,9 @@ impl Folder {
         }
     }
 
-    /// Writes what follows from a plan: roles, inventory, units, keys, and the files of all
-    /// instances and services. Cassandra's jars, if the plan needs them, are packed from `jars`
-    /// unless these are packed already.
+    /// Writes everything that follows from a plan: roles, inventory, units, keys, and the files of
+    /// all instances and services. If the plan needs Cassandra's jars, packs them from `jars`
+    /// unless the same jars are packed already. Returns the plan's hosts.
     ///
     /// # Errors
     /// [`Error::Jars`] if the plan has instances of Cassandra and `jars` lacks their jars;
@@ -81,7 +81,8 @@ impl Folder {
         Ok(hosts)
     }
 
-    /// Writes what follows from a plan as [`Folder::write`] does, with the jars packed before.
+    /// Writes everything that follows from a plan, like [`Folder::write`], but with the jars that
+    /// were packed before.
     ///
     /// # Errors
     /// [`Error::Unwritten`] if [`Folder::write`] has written no inventory before; [`Error::File`]
@@ -100,15 +101,15 @@ impl Folder {
     }
 
     fn put(&self, plan: &Plan, hosts: &mut [Host], mark: String) -> Result<(), Error> {
-        // Each version of the jars has a folder of its own: an instance changes over when it
-        // restarts with new files.
+        // Each version of the jars has a folder of its own, so that an instance changes to a new
+        // version only when it restarts with new files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
         }
         roles::write(&self.file("ansible"))?;
         let instances = self.file("instances");
         if instances.exists() {
-            fs::remove_dir_all(&instances).map_err(Error::file(&instances))?; // drops old ones
+            fs::remove_dir_all(&instances).map_err(Error::file(&instances))?; // removes old files
         }
         for instance in hosts.iter().flat_map(|host| &host.instances) {
             let folder = instances.join(&instance.name);
@@ -155,8 +156,8 @@ impl Folder {
         fs::write(&path, text).map_err(Error::file(&path))
     }
 
-    /// Writes an instance's files for a start in which it replaces its own former self, after
-    /// losing its data.
+    /// Writes an instance's files for a start after the loss of its data, in which it replaces its
+    /// own former self.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -166,8 +167,9 @@ impl Folder {
             .map_err(Error::file(&folder))
     }
 
-    /// Packs the jars into one archive, unless it has these jars already. Returns the archive's
-    /// mark: a file in it whose name depends on the names and sizes of the jars.
+    /// Packs the jars into one archive, unless there is an archive of these jars already. Returns
+    /// its mark, which depends on the names and sizes of the jars: the archive is `MARK.tar`, and a
+    /// file `MARK` is in it.
     fn pack(&self, jars: &Path) -> Result<String, Error> {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(jars).map_err(Error::file(jars))? {
@@ -182,21 +184,60 @@ impl Folder {
         lines.sort_unstable();
         let list = lines.concat();
         let mark = format!("jars-{}-{:08x}", names.len(), checksum(list.as_bytes()));
-        let (archive, marked) = (self.file("cassandra.tar"), self.file(&mark));
-        if archive.exists() && marked.exists() {
+        // Each version of the jars has an archive of its own, in its place only when it is
+        // complete: a name that is there must not stand for half an archive or for other jars.
+        let (archive, marked) = (self.file(&format!("{mark}.tar")), self.file(&mark));
+        if archive.exists() {
             return Ok(mark);
         }
         fs::write(&marked, list).map_err(Error::file(&marked))?;
+        let part = self.file(&format!("{mark}.tar.part"));
         let mut tar = Command::new("tar");
-        tar.arg("--create").arg("--file").arg(&archive);
+        tar.arg("--create").arg("--file").arg(&part);
         tar.arg("--directory").arg(jars).args(&names).arg("--directory").arg(&self.path).arg(&mark);
         crate::program::run("tar", &mut tar)?;
+        fs::rename(&part, &archive).map_err(Error::file(&archive))?;
         Ok(mark)
     }
 }
 
-/// Returns the FNV-1a checksum (Fowler, Noll and Vo, 1991). It distinguishes lists, and is no
-/// protection against an attacker.
+/// Returns the FNV-1a checksum (Fowler, Noll and Vo, 1991). It distinguishes lists, but does not
+/// protect against an attacker.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_the_jars_is_packed_whole() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (jars, folder) = (home.path().join("jars"), Folder::at(home.path()));
+        fs::create_dir(&jars).expect("a folder");
+        let pack = |text: &str| {
+            fs::write(jars.join("a.jar"), text).expect("a jar");
+            folder.pack(&jars).expect("packed")
+        };
+        let content = |mark: &str| {
+            let listed = Command::new("tar")
+                .arg("--extract")
+                .arg("--to-stdout")
+                .arg("--file")
+                .arg(folder.file(&format!("{mark}.tar")))
+                .arg("a.jar")
+                .output();
+            String::from_utf8(listed.expect("tar runs").stdout).expect("a text")
+        };
+        let old = pack("old");
+        let new = pack("newer");
+        assert_eq!(pack("old"), old, "back to the first version");
+        assert_eq!((content(&old), content(&new)), ("old".into(), "newer".into()));
+        // A run that was killed has left half an archive, under the name that is not used.
+        fs::remove_file(folder.file(&format!("{new}.tar"))).expect("it is there");
+        fs::write(folder.file(&format!("{new}.tar.part")), "half").expect("written");
+        assert_eq!(pack("newer"), new);
+        assert_eq!(content(&new), "newer");
+    }
 }

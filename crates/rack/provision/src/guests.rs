@@ -1,9 +1,9 @@
-//! Runs hosts as virtual machines with kernels of their own: User-Mode Linux, a kernel that runs as
-//! a process, with systemd, disks, a clock and an ssh server.
+//! Runs hosts as virtual machines with kernels of their own. They use User-Mode Linux, a kernel
+//! that runs as a process, with systemd, disks, a clock and an ssh server.
 //!
 //! A guest's folder has all its state: changes to the image (`root-*.cow`), a sparse file for each
-//! disk, and the console's log. Its network card is the end of a cable in its namespace; the
-//! namespace itself has no address there.
+//! disk, and the console's log. The guest's network card is the end of a cable in its namespace;
+//! the namespace itself has no address on that cable.
 
 use crate::program::{missing, run};
 use crate::{Error, Folder};
@@ -18,11 +18,11 @@ use std::process::{Command, Stdio};
 /// Limit on the guests of a rack on one machine.
 pub(crate) const MAX_GUESTS: usize = 16;
 
-/// Limit on the disks of a guest besides its root disk: the kernel supports eight, and one carries
-/// the guest's identity.
+/// Limit on the disks of a guest, not counting its root disk: the kernel supports eight in all, and
+/// one carries the guest's identity.
 pub(crate) const MAX_DISKS: usize = 6;
 
-/// Bounds of a guest's memory in MiB; within them it has what the plan says.
+/// Limits of a guest's memory in MiB. Between these limits it has the memory of the plan.
 const LEAST_MEMORY: u64 = 192;
 const MOST_MEMORY: u64 = 2_048;
 
@@ -36,7 +36,7 @@ const INIT: &str = include_str!("../../../../deploy/guests/init");
 /// Starts the guests of a rack.
 #[derive(Clone, Debug)]
 pub(crate) struct Guests {
-    /// The folder of images, shared by all racks.
+    /// The folder of images, which all racks share.
     images: PathBuf,
 }
 
@@ -45,8 +45,8 @@ impl Guests {
         Self { images }
     }
 
-    /// Returns the image for new guests. If there is none for this kernel yet, makes it, which
-    /// takes a minute or two.
+    /// Returns the image for new guests. If there is no image for this kernel yet, makes one, which
+    /// takes one or two minutes.
     pub(crate) fn image(&self) -> Result<PathBuf, Error> {
         let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
         let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
@@ -54,7 +54,7 @@ impl Guests {
         fs::create_dir_all(&self.images).map_err(Error::file(&self.images))?;
         let path = self.images.join("lock");
         let lock = File::create(&path).map_err(Error::file(&path))?;
-        lock.lock().map_err(Error::file(&path))?; // another run may be making it
+        lock.lock().map_err(Error::file(&path))?; // another run may be making the image
         if image.exists() {
             return Ok(image);
         }
@@ -63,14 +63,14 @@ impl Guests {
         for (path, text) in [(&script, IMAGE), (&init, INIT)] {
             fs::write(path, text).map_err(Error::file(path))?;
         }
-        // Fails with a clear error if the program is missing.
+        // This fails with a clear error if the program is missing.
         run("mmdebstrap", Command::new("mmdebstrap").arg("--version"))?;
         run("making the guests' image", Command::new("sh").arg(&script).arg(&made).arg(&init))?;
         fs::rename(&made, &image).map_err(Error::file(&image))?;
         Ok(image)
     }
 
-    /// Returns the memory in MiB that each of `guests` guests can have.
+    /// Returns the memory in MiB that each of `guests` guests gets.
     pub(crate) fn memory(plan: &Plan, guests: usize) -> Result<u64, Error> {
         let available = sprat_host::memory("MemAvailable").unwrap_or(0);
         share(plan.spec.server.memory.0, available >> 20, guests)
@@ -82,7 +82,8 @@ impl Guests {
         let image = self.of(folder)?;
         let key =
             image.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        // Relative names in its own folder, because the kernel accepts neither spaces nor colons.
+        // The names are relative to the guest's folder, because the kernel accepts neither spaces
+        // nor colons.
         let base = folder.join("base.ext4");
         let _ = fs::remove_file(&base);
         symlink(&image, &base).map_err(Error::file(&base))?;
@@ -90,7 +91,7 @@ impl Guests {
         identity(rack, folder, host, prefix, &config)?;
         let address = folder.join("address");
         fs::write(&address, host.address.0.to_string()).map_err(Error::file(&address))?;
-        let _ = fs::remove_dir_all(folder.join("uml")); // left behind by a guest that was killed
+        let _ = fs::remove_dir_all(folder.join("uml")); // a guest that was killed leaves this
         let mut command = Command::new("ip");
         command.args([
             "netns",
@@ -129,12 +130,12 @@ impl Guests {
                 .map_err(Error::file(&log))
         };
         command.current_dir(folder).stdin(Stdio::null()).stdout(open()?).stderr(open()?);
-        // It ends with its namespace.
+        // The guest ends with its namespace.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 
-    /// Returns the image of a guest: the image that it was first started from, or for a new guest
-    /// the newest image.
+    /// Returns the image of a guest: the image from which it was first started, or the newest image
+    /// for a new guest.
     fn of(&self, folder: &Path) -> Result<PathBuf, Error> {
         let names = fs::read_dir(folder)
             .map_err(Error::file(folder))?
@@ -151,7 +152,7 @@ impl Guests {
     }
 }
 
-/// What a guest is started with.
+/// The parameters with which a guest is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) plan: &'a Plan,
@@ -168,8 +169,8 @@ fn serial(host: &str, number: usize) -> String {
     format!("{host}-d{}", number + 1)
 }
 
-/// Returns how much of `available` MiB each guest gets, if `wanted` bytes are planned. A quarter
-/// stays free for other programs.
+/// Returns the memory in MiB that each guest gets of the `available` MiB, if the plan gives it
+/// `wanted` bytes. A quarter stays free for other programs.
 fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
     let most = available * 3 / 4 / u64::try_from(guests.max(1)).unwrap_or(1);
     #[expect(
@@ -196,7 +197,7 @@ fn hardware(address: IpAddr) -> String {
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// Creates a sparse file of this size, unless it exists.
+/// Creates a sparse file of this size, unless the file exists.
 fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     if path.exists() {
         return Ok(());
@@ -216,7 +217,7 @@ fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     file.set_len(bytes).map_err(Error::file(path))
 }
 
-/// Packs a guest's identity: its name, address and keys.
+/// Packs a guest's identity into a file: its name, address and keys.
 fn identity(
     rack: &Folder,
     folder: &Path,

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for a play to end by itself: Ansible stops its workers, and they close their connections.
+/// How long a play may take to end by itself: Ansible stops its workers, which close their
+/// connections.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Time for killed processes to disappear.
+/// How long killed processes may take to disappear.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Interval between checks for the end.
+/// Interval between checks whether the play has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Ends the running play and all its processes from another thread. Clones share the same play.

@@ -11,19 +11,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 24 * 3_600;
 
-/// Validity of an identity, and the rest of it at which it is renewed, in seconds.
+/// Validity of an identity in seconds, and the remaining validity with which it is renewed.
 const VALID: u64 = 365 * DAY;
 const RENEW: u64 = 90 * DAY;
 
-/// An identity is valid this many seconds before it is issued, in case clocks differ.
+/// An identity is valid from this many seconds before its issue on, in case clocks differ.
 const BEFORE: u64 = 3_600;
 
-/// Creates what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`. Renews
-/// identities that expire in less than three months, or were issued by another root.
+/// Creates the missing files in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`. Renews
+/// identities that expire in less than three months, or that another root issued.
 ///
 /// # Errors
-/// [`Error::File`] if a file cannot be read, written or removed, is no root or identity, or the
-/// system has no random bytes.
+/// [`Error::File`] if a file cannot be read, written or removed, a file is not a root or identity,
+/// or the system has no random bytes.
 pub(crate) fn make(folder: &Folder) -> Result<(), Error> {
     let keys = folder.file("keys");
     if !keys.exists() {
@@ -75,7 +75,7 @@ mod tests {
         let read = |name: &str| fs::read(folder.file("keys").join(name)).expect("a file");
         let (root, server) = (read("sprat.root"), read("server.id"));
         make(&folder).expect("keys");
-        assert!(read("sprat.root") == root && read("server.id") == server, "they stay");
+        assert!(read("sprat.root") == root && read("server.id") == server, "they do not change");
 
         // An identity that expires soon.
         let path = folder.file("keys").join("server.id");

@@ -1,11 +1,11 @@
 //! Brings the hosts of a planned rack to the state that the plan describes.
 //!
 //! A [`Folder`] on the controlling machine holds everything of a rack: roles, inventory, the files
-//! of each instance, keys. [`ansible`] runs the roles over ssh, which change only what differs from
-//! the plan, and reports what they changed. [`Members`] remembers which instances are on the ring,
-//! and [`survey`] asks hosts what runs on them. [`Local`] makes the hosts themselves on this
-//! machine: as namespaces with a name, addresses and an ssh server of their own, or as guests,
-//! virtual machines with kernels of their own.
+//! of each instance, keys. [`ansible`] runs the roles over ssh and reports what they changed; roles
+//! change only what differs from the plan. [`Members`] records which instances are on the ring, and
+//! [`survey`] asks hosts what runs on them. [`Local`] makes the hosts themselves on this machine:
+//! namespaces with a name, addresses and an ssh server of their own, or guests, which are virtual
+//! machines with kernels of their own.
 
 pub mod ansible;
 mod error;

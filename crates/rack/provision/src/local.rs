@@ -21,8 +21,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Limit on the servers of a rack in namespaces: the ports of the switch, less the controlling
-/// host's.
+/// Limit on the servers of a rack in namespaces: the ports of the switch, less that of the
+/// controlling host.
 pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 
 /// Names of the controlling host and of the switch.
@@ -30,13 +30,14 @@ const CONTROL: &str = "ctl";
 const SWITCH: &str = "switch";
 const BRIDGE: &str = "br0";
 
-/// Time for a host to answer.
+/// How long a host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for a guest to answer: it boots a kernel first, and many boot at once on few cores.
+/// How long a guest may take to answer: it boots a kernel first, and many guests boot at once on
+/// few cores.
 const BOOT_PATIENCE: Duration = Duration::from_secs(180);
 
-/// Time for guests to shut down.
+/// How long guests may take to shut down.
 const HALT_PATIENCE: Duration = Duration::from_secs(30);
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,8 +47,8 @@ const SSH_PORT: u16 = 22;
 /// Path of Debian's ssh server.
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A rack on this machine. [`Local::up`] makes the hosts, which run until [`Local::down`], and
-/// [`Local::ssh_access`] says how to reach them. Their data stays in the rack's folder.
+/// A rack on this machine. [`Local::up`] makes the hosts, which run until [`Local::down`];
+/// [`Local::ssh_access`] returns how to reach them. The hosts' data stay in the rack's folder.
 #[derive(Clone, Debug)]
 pub struct Local {
     folder: Folder,
@@ -56,45 +57,45 @@ pub struct Local {
 }
 
 impl Local {
-    /// Creates a rack of namespaces whose state is in `folder`. Makes nothing yet.
+    /// Describes a rack of namespaces whose state is in `folder`. Makes no host yet.
     #[must_use]
     pub fn new(folder: &Folder) -> Self {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// Creates a rack of guests, each with a kernel of its own. Their images are in a folder that
-    /// racks share.
+    /// Describes a rack of guests, each with a kernel of its own. Their images are in the folder
+    /// `images`, which all racks share. Makes no host yet.
     #[must_use]
     pub fn with_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
     }
 
     /// Adapts a description to this machine. Without guests, the hosts' folders are moved into the
-    /// rack's own folder.
+    /// rack's folder.
     #[must_use]
     pub fn adapt(&self, spec: Spec) -> Spec {
         let mut spec = spec;
         let path = |name: &str| self.folder.file(name).display().to_string();
         spec.provision.user = "root".to_owned();
-        spec.control = None; // this machine takes its place
+        spec.control = None; // this machine controls the rack
         if self.guests.is_some() {
             return spec;
         }
         spec.provision.shared = true;
-        // This machine's disks stay untouched.
+        // The disks of this machine are not changed.
         spec.storage.iter_mut().for_each(|storage| storage.mounts.clear());
         spec.provision.base = path("srv");
         spec.provision.library = path("opt/lib");
         spec
     }
 
-    /// Returns whether the rack's hosts run.
+    /// Returns whether the hosts of the rack `name` run.
     #[must_use]
     pub fn is_up(&self, name: &str) -> bool {
         self.labs.list().is_ok_and(|labs| labs.iter().any(|lab| lab.name == name))
     }
 
-    /// Returns how to reach its hosts.
+    /// Returns how to reach the hosts of the rack `name`.
     #[must_use]
     pub fn ssh_access(&self, name: &str) -> SshAccess {
         SshAccess {
@@ -109,8 +110,8 @@ impl Local {
     ///
     /// # Errors
     /// There are too many servers, or with guests too many disks or too little memory; rights or
-    /// programs are missing; a file cannot be written; or a host does not answer in time.
-    /// Everything made so far, other than files, is removed again.
+    /// programs are missing; a file cannot be written; or a host does not answer in time. In each
+    /// case everything that was made is removed again, except files.
     pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         if hosts.len() > most {
@@ -118,7 +119,7 @@ impl Local {
         }
         fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
         self.keys()?;
-        let memory = self.memory(plan, hosts.len())?; // checked before anything is made
+        let memory = self.memory(plan, hosts.len())?; // this is checked before anything is made
         let mut standing = LabHosts::make(self.lab(plan, hosts), &self.labs)?;
         standing.configure()?;
         let all: Vec<&Host> = hosts.iter().collect();
@@ -128,18 +129,18 @@ impl Local {
         Ok(())
     }
 
-    /// Adds the missing hosts of a plan to a rack that runs, and gives running hosts the addresses
-    /// of new instances.
+    /// Adds the missing hosts of a plan to a rack that runs, and gives hosts that run the addresses
+    /// of their new instances.
     ///
     /// # Errors
-    /// As [`Local::up`]. Hosts made so far stay.
+    /// The errors of [`Local::up`]. Hosts that were made before the error stay.
     pub fn grow(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         let name = &plan.spec.name;
         let standing =
             self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
         let standing = standing.unwrap_or_default();
-        // Hosts that left the ring still run.
+        // Hosts whose instances left the ring still run.
         let is_up = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
         let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(is_up);
         let has = standing.len() + new.len();
@@ -168,7 +169,7 @@ impl Local {
         self.begin(plan, &new, memory, control.as_fd())
     }
 
-    /// Checks that hosts can be started. Returns the memory of each guest in MiB.
+    /// Checks that hosts can be started. Returns the memory of each guest in MiB; 0 without guests.
     fn memory(&self, plan: &Plan, hosts: usize) -> Result<u64, Error> {
         let Some(guests) = &self.guests else {
             let mend = "install an ssh server (Debian: openssh-server)";
@@ -235,11 +236,11 @@ impl Local {
         Ok(())
     }
 
-    /// Ends everything that runs in the hosts, and removes them; their data stays in the folder.
-    /// Guests are shut down first.
+    /// Ends everything that runs in the hosts, and removes them. Guests are shut down first. The
+    /// hosts' data stay in the folder.
     ///
     /// # Errors
-    /// The rack does not run, or processes do not end.
+    /// The rack does not run, or processes in it do not end.
     pub fn down(&self, name: &str) -> Result<(), Error> {
         if self.guests.is_some() {
             self.halt(name);
@@ -248,8 +249,8 @@ impl Local {
         Ok(())
     }
 
-    /// Shuts guests down and waits for a while, since data not yet written to their disks would be
-    /// lost.
+    /// Shuts guests down and waits for a while, since data that are not written to their disks yet
+    /// would be lost.
     fn halt(&self, name: &str) {
         let known = fs::read_dir(self.folder.file("hosts")).into_iter().flatten().flatten();
         let access = self.ssh_access(name);
@@ -275,7 +276,7 @@ impl Local {
         self.folder.file("hosts").join(&host.name)
     }
 
-    /// Creates the keys: one for the controlling host, one that all hosts share.
+    /// Creates two keys: one of the controlling host, and one that all hosts share.
     fn keys(&self) -> Result<(), Error> {
         for name in ["key", "host_key"] {
             let path = self.folder.file(name);
@@ -298,11 +299,11 @@ impl Local {
         Ok(())
     }
 
-    /// Describes the network: all hosts at one switch.
+    /// Describes the network, in which all hosts are at one switch.
     fn lab(&self, plan: &Plan, hosts: &[Host]) -> HostsPlan {
         let mut all: Vec<_> = hosts.iter().map(|host| self.namespace(plan, host)).collect();
-        // The controlling host gets the address of the first chassis's switch, which does not exist
-        // here.
+        // The controlling host gets the address of the first chassis's switch. There is no such
+        // switch here.
         let prefix = plan.spec.addresses.v4.prefix_len();
         let control = hosts
             .first()
@@ -337,7 +338,7 @@ impl Local {
         let all = std::iter::once(host.address.0)
             .chain(host.instances.iter().map(|instance| instance.address));
         let prefix = plan.spec.addresses.v4.prefix_len();
-        // A guest configures its addresses itself.
+        // A guest configures its addresses itself, so its namespace has none.
         let all = all.filter(|_| self.guests.is_none());
         let interfaces = vec![interface(
             "eth0",
@@ -346,7 +347,7 @@ impl Local {
         sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
     }
 
-    /// Starts a host's ssh server in its namespace, with a name and folders of its own.
+    /// Starts a host's ssh server in the host's namespace, with a name and folders of its own.
     fn start(&self, plan: &Plan, host: &Host) -> Result<(), Error> {
         let folder = self.of(host);
         let opt =
@@ -397,7 +398,7 @@ impl Local {
         ]);
         command.arg(&host.name).arg(&folder).arg(&srv).arg(&opt).arg(SSHD);
         command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
-        // It ends with its namespace.
+        // The ssh server ends with its namespace.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 }

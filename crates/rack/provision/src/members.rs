@@ -1,5 +1,5 @@
-//! Remembers in the rack's folder which instances are on its ring, since a description that was
-//! changed no longer says it.
+//! Records in the rack's folder which instances are on its ring, since a description that has
+//! changed no longer shows it.
 
 use crate::{Error, Folder, InstanceProcess, ProcessState};
 use serde::{Deserialize, Serialize};
@@ -14,18 +14,18 @@ use std::net::IpAddr;
 /// Name of the file in the rack's folder.
 const FILE: &str = "members.json";
 
-/// The instances on a ring, as the rack's folder remembers them. [`Members::founding`] starts a
-/// ring with all instances of a plan, [`Members::joined_by`] adds some, and [`Members::adapt`] puts
-/// the list into a description so that a plan keeps their tokens. Write the list to the folder
+/// The instances on a ring, as the rack's folder records them. [`Members::founding`] begins a ring
+/// with all instances of a plan, [`Members::joined_by`] adds instances, and [`Members::adapt`] puts
+/// the list into a description so that its plan keeps their tokens. Write the list to the folder
 /// after each change.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Members {
     /// Instances on the ring, joining it or leaving it, by name.
     pub instances: BTreeMap<String, KnownInstance>,
-    /// Names of instances that have left, which do not join again by themselves.
+    /// Names of instances that have left. They join again only if they are named.
     pub away: BTreeSet<String>,
-    /// Names of instances whose disks still have rows that moved to other instances.
+    /// Names of instances whose disks still have rows that have moved to other instances.
     pub unclean: BTreeSet<String>,
 }
 
@@ -33,20 +33,20 @@ pub struct Members {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownInstance {
-    /// Its address.
+    /// The instance's address.
     pub address: IpAddr,
-    /// Its tokens.
+    /// The instance's tokens.
     pub tokens: Vec<i64>,
     /// Whether the instance joined an existing ring.
     pub joined: bool,
-    /// Whether the instance has ever been up on the ring, so that its disk has rows.
+    /// Whether the instance has ever been up on the ring; if so, its disk has rows.
     #[serde(default)]
     pub begun: bool,
-    /// The stage of the instance's life on the ring.
+    /// Whether the instance is on the ring, joining it or leaving it.
     pub state: RingState,
 }
 
-/// Where an instance is in its life on the ring.
+/// The state of an instance on the ring.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RingState {
@@ -62,7 +62,7 @@ impl Members {
     /// Reads the list from a rack's folder. Returns `None` if no ring was started yet.
     ///
     /// # Errors
-    /// The file exists but cannot be read or is not the JSON of a list. The error has the path.
+    /// The file exists but cannot be read, or is not the JSON of a list. The error has the path.
     pub fn read(folder: &Folder) -> Result<Option<Self>, Error> {
         let path = folder.file(FILE);
         match fs::read(&path) {
@@ -131,8 +131,8 @@ impl Members {
         Ok(())
     }
 
-    /// Adds the named instances as joining ones. Returns a plan that includes them, with tokens in
-    /// between those of the others.
+    /// Adds the named instances as joining. Returns a plan that includes them, with tokens between
+    /// those of the other instances.
     ///
     /// # Errors
     /// [`JoinError::Plan`] if the description gives no plan with these instances, and
@@ -159,11 +159,11 @@ impl Members {
             self.instances.entry(instance.name.clone()).or_insert(known);
             self.away.remove(&instance.name);
         }
-        // Plan again, now that their tokens are known.
+        // Plans again with the tokens, which are known now.
         Ok(Plan::new(self.adapt(spec.clone()))?)
     }
 
-    /// Marks instances that run as having rows. Returns whether that changed anything.
+    /// Marks instances that run as having rows. Returns whether that changed the list.
     pub fn begun(&mut self, seen: &[InstanceProcess]) -> bool {
         let mut changed = false;
         for one in seen.iter().filter(|one| matches!(one.alive, ProcessState::Running { .. })) {
@@ -184,7 +184,7 @@ impl Members {
     /// Returns the instances of a description that are not on the ring and have not left it.
     ///
     /// # Errors
-    /// The description gives no plan of a new ring.
+    /// The description gives no plan for a new ring.
     pub fn newcomers(&self, spec: &Spec) -> Result<Vec<String>, sprat_plan::PlanError> {
         let alone = Plan::new(Spec { members: None, ..spec.clone() })?;
         let all =

@@ -14,7 +14,7 @@ pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, Error>
     Err(Error::Failed { program: program.to_owned(), status: ended.status.to_string(), output })
 }
 
-/// Describes why a program could not be started, with a hint how to install it.
+/// Describes why a program could not be started, and how to install it.
 pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
     let known = [
         ("ansible-playbook", "install ansible-core, by pip or your system's packages"),

@@ -4,7 +4,7 @@ use crate::Error;
 use std::fs;
 use std::path::Path;
 
-/// Paths and contents.
+/// Paths of the files, and their contents.
 const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../../deploy/ansible/site.yml")),
     ("family.yml", include_str!("../../../../deploy/ansible/family.yml")),

@@ -7,15 +7,15 @@ use serde::Serialize;
 pub struct Node {
     /// Status and state: `UN` is up and normal, `DN` down, `UJ` joining, `UL` leaving.
     pub state: String,
-    /// Its address.
+    /// The instance's address.
     pub address: String,
-    /// Size of its data, as nodetool prints it.
+    /// Size of the instance's data, as nodetool prints it.
     pub load: String,
-    /// Number of its tokens.
+    /// Number of the instance's tokens.
     pub tokens: u32,
-    /// Its host ID.
+    /// The instance's host ID.
     pub id: String,
-    /// Its rack.
+    /// The instance's rack.
     pub rack: String,
 }
 
@@ -25,7 +25,8 @@ pub fn nodes(text: &str) -> Vec<Node> {
     text.lines().filter_map(node).collect()
 }
 
-/// Parses `UN  10.0.0.3  104.32 KiB  16  100.0%  3d4c5a57-...  c0-n1`. Unknown values are `?`.
+/// Parses a line like `UN  10.0.0.3  104.32 KiB  16  100.0%  3d4c5a57-...  c0-n1`. Unknown values
+/// are `?`.
 fn node(line: &str) -> Option<Node> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let state = *words.first()?;
@@ -33,7 +34,7 @@ fn node(line: &str) -> Option<Node> {
         && state.starts_with(['U', 'D', '?'])
         && state.ends_with(['N', 'L', 'J', 'M', 'S', '?']);
     let address: std::net::IpAddr = words.get(1).filter(|_| known)?.parse().ok()?;
-    // An unknown load is one word, a known one two.
+    // An unknown load is one word, a known load is two words.
     let (load, rest) = match words.get(2..)? {
         ["?", rest @ ..] => ("?".to_owned(), rest),
         [number, unit, rest @ ..] => (format!("{number} {unit}"), rest),
@@ -49,7 +50,7 @@ fn node(line: &str) -> Option<Node> {
 }
 
 /// Parses the schema versions in the output of `nodetool describecluster`, each with the addresses
-/// of its instances. If all agree, there is one.
+/// of its instances. If all instances agree, there is one version.
 #[must_use]
 pub fn schemas(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).skip_while(|line| *line != "Schema versions:").skip(1);

@@ -1,5 +1,5 @@
-//! Asks hosts which processes run. nodetool reports what other instances believe, which is out of
-//! date by some seconds.
+//! Asks hosts which processes run. nodetool reports what other instances believe, which may be some
+//! seconds old.
 
 use crate::ansible::SshAccess;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-/// Hosts that are asked at the same time.
+/// Number of hosts that are asked at the same time.
 const AT_ONCE: usize = 16;
 
 /// Whether an instance's process runs.
@@ -20,10 +20,10 @@ const AT_ONCE: usize = 16;
 pub enum ProcessState {
     /// The process runs.
     Running {
-        /// Its process id.
+        /// The id of the process.
         pid: u32,
     },
-    /// The instance or service is installed, and does not run.
+    /// The instance or service is installed and does not run.
     Stopped,
     /// The instance or service was never installed on its host.
     Absent,
@@ -43,8 +43,8 @@ pub struct InstanceProcess {
     pub alive: ProcessState,
 }
 
-/// Asks all hosts about their instances of Cassandra, several hosts at a time. A host that does not
-/// answer delays the result by ssh's timeouts only.
+/// Asks all hosts about their instances of Cassandra, several hosts at a time. Hosts that do not
+/// answer only delay the result by ssh's timeouts.
 #[must_use]
 pub fn survey(access: &SshAccess, user: &str, hosts: &[Host]) -> Vec<InstanceProcess> {
     survey_hosts(access, user, hosts, &|host| {
@@ -60,7 +60,7 @@ pub fn survey_services(access: &SshAccess, user: &str, hosts: &[Host]) -> Vec<In
     })
 }
 
-/// Lists the names and folders on a host to ask for.
+/// Lists the names and folders to ask a host for.
 type Listed<'a> = dyn Fn(&Host) -> Vec<(&str, &Path)> + Sync + 'a;
 
 fn survey_hosts(

@@ -1,5 +1,5 @@
-//! Tests of guests, hosts on this machine with kernels, disks and clocks of their own, and of the
-//! roles that need them.
+//! Tests guests (hosts on this machine with kernels, disks and clocks of their own), and the roles
+//! that need guests.
 
 use crate::guest;
 use guest::Rack;
@@ -11,7 +11,7 @@ use std::process::Command;
 const STORAGE: &str = "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\n\
                        read-ahead = \"16KiB\"\n";
 
-/// What the roles make of a guest's disks.
+/// The expected result of the roles on a guest's disks.
 const STATE: &str = "grep -c raid0.*ubd /proc/mdstat; mdadm --detail /dev/md/sprat | grep -o \
                      'Chunk Size : 64K'; \
     findmnt --noheadings --raw --output FSTYPE,OPTIONS /srv/sprat | grep -o 'ext4 rw,noatime'; \
@@ -53,7 +53,7 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
 #[ignore = "starts two guests: make test-rack"]
 fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     let Some(mut rack) = Rack::up(STORAGE) else { return };
-    // One of four disks has data: none is touched.
+    // One of four disks has data, so no disk may be touched.
     rack.ask(1, "mkfs.ext4 -q -L precious /dev/ubdc");
     let output = rack.refused(&[]);
     for word in ["platform-uml-blkdev.2", "c0-n2-d2", "precious", "[storage] erase = [", "c0-n2"] {
@@ -65,7 +65,7 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
-    // The description repeats its serial number, but the disk is mounted.
+    // The description repeats the disk's serial number, but the disk is mounted.
     rack.describe(&format!("{STORAGE}erase = [\"c0-n2-d2\"]\n"));
     rack.ask(1, "mount /dev/ubdc /mnt");
     let output = rack.refused(&[]);
@@ -103,7 +103,7 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
         "dumpe2fs -h /dev/md/sprat 2>/dev/null | grep -iE 'stride|stripe' | tr -d ' ' | xargs",
     );
     assert_eq!(stripes, "RAIDstride:16 RAIDstripewidth:32");
-    // The serial numbers may stay in the description: our own data is not erased.
+    // The serial numbers may stay in the description: the rack's own data are not erased.
     rack.ask(1, "echo ours >/srv/sprat/note");
     assert_eq!(rack.changed(&[]), [0, 0]);
 
@@ -118,9 +118,9 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
 
     // A different filesystem type, or a different array, is refused.
     rack.describe(&format!("{STORAGE}filesystem = \"xfs\"\n"));
-    assert!(rack.refused(&[]).contains("ext4"), "it stays");
+    assert!(rack.refused(&[]).contains("ext4"), "the filesystem stays");
     rack.describe("[storage]\ndisks = [\"ubdb\"]\nerase = [\"c0-n1-d1\", \"c0-n2-d1\"]\n");
-    assert!(rack.refused(&[]).contains("part of /dev/md"), "it is in use");
+    assert!(rack.refused(&[]).contains("part of /dev/md"), "the disk is in use");
     assert_eq!(rack.ask(1, "cat /srv/sprat/note"), "ours");
 }
 
@@ -145,16 +145,16 @@ fn each_instance_has_an_array_of_its_own() {
         rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K",
-        "and none at /srv/sprat"
+        "no filesystem at /srv/sprat"
     );
     rack.ask(1, "echo ours >/mnt/nvme1/note");
-    assert_eq!(hosts(&[]), [0, 0], "what is right is left alone");
+    assert_eq!(hosts(&[]), [0, 0], "nothing is left to change");
     rack.restart(1);
     assert_eq!(
         rack.ask(1, "cat /mnt/nvme1/note; findmnt --noheadings --output TARGET /mnt/nvme0"),
         "ours\n/mnt/nvme0"
     );
-    assert_eq!(hosts(&[]), [0, 0], "also after it started again");
+    assert_eq!(hosts(&[]), [0, 0], "nothing to change after a restart");
 }
 
 #[test]
@@ -191,12 +191,12 @@ fn clocks_come_together() {
     );
     let output = rack.refused(&[]);
     assert!(output.contains("c0-n2") && output.contains("Cassandra runs there"), "{output}");
-    assert!(off(&rack) >= 8, "nothing was done");
+    assert!(off(&rack) >= 8, "the clock did not jump");
     rack.ask(1, "kill $(cat /run/daemon)");
 
-    // Without Cassandra it jumps once.
+    // Without Cassandra the clock jumps once.
     rack.run(&["--check", "--diff"]).1.unwrap_or_else(|error| panic!("{error}"));
-    assert!(off(&rack) >= 8, "nothing was done");
+    assert!(off(&rack) >= 8, "a dry run sets no clock");
     assert!(rack.changed(&[]).iter().all(|changed| *changed > 0));
     assert!(off(&rack).abs() <= 5, "asking one after the other takes a while");
     let (output, again) = rack.run(&[]);
@@ -204,7 +204,8 @@ fn clocks_come_together() {
     assert!(again.iter().all(|recap| recap.changed == 0), "{output}");
     assert!(output.contains("c0-n2 is ") && output.contains(" ms off its source"), "{output}");
 
-    // With its name in the description nothing changes: the second host follows the first already.
+    // The description now names the host, but nothing changes: the second host follows the first
+    // already.
     rack.describe("[clock]\nservers = [\"10.0.0.2\"]\n");
     let (output, named) = rack.only("hosts.yml", &["--limit", "c0-n2"]);
     let named = named.unwrap_or_else(|error| panic!("{error}\n{output}"));
@@ -221,7 +222,7 @@ fn addresses_stay() {
         let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{output}"));
         (output, recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>())
     };
-    // A dry run, the run, and a restart.
+    // First a dry run, then the run, then a restart.
     let instance = rack.hosts[1].instances[0].address;
     let has = |rack: &Rack| {
         rack.ask(1, "ip -brief -4 address show vec0").contains(&format!(" {instance}/"))
@@ -231,16 +232,16 @@ fn addresses_stay() {
     assert_eq!(hosts(&rack, &[]).1, [1, 1]);
     assert!(has(&rack));
     rack.restart(1);
-    assert!(has(&rack), "after it started again");
+    assert!(has(&rack), "the address survives a restart");
     assert_eq!(hosts(&rack, &[]).1, [0, 0]);
-    // An address that the plan no longer has is removed. The second host, whose address changes
-    // with that, is left out.
+    // An address that the plan no longer has is removed. The second host is left out, since its
+    // address changes too.
     let first = rack.hosts[0].instances[0].address;
     rack.describe("");
     assert_eq!(hosts(&rack, &["--limit", "c0-n1"]).1, [1]);
     assert!(
         !rack.ask(0, "ip -brief -4 address show vec0").contains(&format!(" {first}/")),
-        "it was for an instance"
+        "the instance's address is gone"
     );
 }
 
@@ -311,8 +312,8 @@ fn what_a_server_lacks_has_a_name() {
     );
 }
 
-/// Where NetworkManager manages the interface, its profile must have the addresses. The guests have
-/// no NetworkManager, so the test uses a substitute in a network namespace.
+/// If NetworkManager manages the interface, its profile must have the addresses. Guests have no
+/// NetworkManager, so the test uses a substitute in a network namespace.
 #[test]
 fn network_managers_profile_keeps_addresses() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))

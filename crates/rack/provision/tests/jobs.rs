@@ -48,7 +48,7 @@ impl Drop for Rack {
     }
 }
 
-/// Returns the folder of Ansible, or `None` if something is missing.
+/// Returns the folder of Ansible, or `None` if a program is missing.
 fn tools() -> Option<PathBuf> {
     let missing = missing_privileges();
     if !missing.is_empty() {
@@ -113,7 +113,11 @@ fn jobs_and_guests_are_on_all_hosts() {
         lines.sort_unstable();
         lines
     };
-    assert_eq!(job("--nodes=3 --mem=1M hostname"), ["c0-n1", "c0-n2", "c0-n3"], "any host may ask");
+    assert_eq!(
+        job("--nodes=3 --mem=1M hostname"),
+        ["c0-n1", "c0-n2", "c0-n3"],
+        "submitted on any host"
+    );
     assert_eq!(
         job("--nodes=2 --ntasks=4 --mem=1M --exclude=c0-n2 hostname"),
         ["c0-n1", "c0-n1", "c0-n3", "c0-n3"]
@@ -129,11 +133,11 @@ fn jobs_and_guests_are_on_all_hosts() {
     assert_eq!([guests(0), guests(1), guests(2)], ["", "mine", ""]);
 
     let again = rack.run(&[]);
-    assert!(again.iter().all(|recap| recap.changed == 0), "what is right is left alone: {again:?}");
+    assert!(again.iter().all(|recap| recap.changed == 0), "nothing is left to change: {again:?}");
     rack.ask(2, "kill -9 $(cat /run/slurmd.pid)");
     let mended = rack.run(&[]);
     let changed: Vec<u32> = mended.iter().map(|recap| recap.changed).collect();
-    assert_eq!(changed, [0, 0, 1], "who does not run is started: {mended:?}");
+    assert_eq!(changed, [0, 0, 1], "a stopped service is started: {mended:?}");
     assert_eq!(job("--nodes=3 --mem=1M hostname").len(), 3);
 
     rack.local.down(&rack.plan.spec.name).unwrap_or_else(|error| panic!("{error}"));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Time for all instances to notice a change.
+/// How long all instances may take to notice a change.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Rack {
@@ -76,7 +76,7 @@ impl Drop for Rack {
     }
 }
 
-/// Returns the folder of the tools that not every machine has.
+/// Returns the folder of the tools, which not every machine has.
 fn tools() -> Option<PathBuf> {
     let tools =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize().ok()?;
@@ -128,7 +128,7 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
     let state = tempfile::tempdir().expect("a folder");
     let rack = rack(&state.path().join("rack"), tools);
     rack.local.up(&rack.plan, &rack.hosts).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(rack.ask(1, "hostname"), "c0-n2", "each has a name of its own");
+    assert_eq!(rack.ask(1, "hostname"), "c0-n2", "each host has its own name");
 
     let first = rack.run("site.yml");
     assert!(
@@ -137,7 +137,7 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
     );
     rack.wait(["UN", "UN"]);
     let again = rack.run("site.yml");
-    assert!(again.iter().all(|recap| recap.changed == 0), "what is right is left alone: {again:?}");
+    assert!(again.iter().all(|recap| recap.changed == 0), "nothing is left to change: {again:?}");
 
     // A change reaches the affected host, and a killed instance is started again.
     let home = rack.hosts[1].instances[0].home.display().to_string();

@@ -6,7 +6,7 @@ use guest::Rack;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Patience for a guest with one slow core.
+/// How long a guest with one slow core may take.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 const MORE: &str = "[cassandra]\ninstances = 1\nreplication = 1\ntokens = 2\nheap = \"256MiB\"\n\
@@ -14,7 +14,7 @@ const MORE: &str = "[cassandra]\ninstances = 1\nreplication = 1\ntokens = 2\nhea
 
 const UNIT: &str = "sprat-cassandra@c0-n1-i1.service";
 
-/// Runs a command until it gives this answer.
+/// Runs a command until it prints this answer.
 #[track_caller]
 fn becomes(rack: &Rack, command: &str, answer: &str) {
     let begun = Instant::now();
@@ -42,7 +42,7 @@ fn systemd_keeps_instances() {
     assert_eq!(
         rack.ask(0, &format!("{home}/instance status")),
         format!("running: {pid}"),
-        "both mean the same"
+        "systemd and the script agree"
     );
     let limits = rack.ask(
         0,
@@ -52,14 +52,14 @@ fn systemd_keeps_instances() {
         ),
     );
     assert_eq!(limits, "100000 100000\nunlimited unlimited");
-    assert_eq!(rack.changed(&[]), [0], "what is right is left alone");
+    assert_eq!(rack.changed(&[]), [0], "nothing is left to change");
     assert!(rack.ask(0, &format!("{home}/nodetool status")).contains("UN  "));
 
     // systemd alone restarts an instance that died.
     rack.ask(0, &format!("kill -9 {pid}"));
     becomes(&rack, &format!("{home}/instance wait"), "answers");
     assert_ne!(rack.ask(0, &format!("cat {home}/run/pid")), pid);
-    assert_eq!(rack.changed(&[]), [0], "nobody else had to");
+    assert_eq!(rack.changed(&[]), [0], "systemd alone restarted it");
 
     // An instance starts with its host.
     rack.restart(0);

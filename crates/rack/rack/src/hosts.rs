@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Host {
     /// The server's name.
     pub name: String,
-    /// Its address, and the prefix length of its network.
+    /// The server's address, and the prefix length of its network.
     pub address: (IpAddr, u8),
     /// The address of the switch, which is the route to other chassis.
     pub gateway: IpAddr,
@@ -25,13 +25,14 @@ pub struct Host {
     pub services: Vec<Service>,
 }
 
-/// Returns the servers of a plan by number. Once there is a ring, servers that have neither an
-/// instance on it nor a service are left out.
+/// Returns the servers of a plan by number. Once a ring exists, servers that have neither an
+/// instance on the ring nor a service are omitted.
 #[must_use]
 pub fn hosts(plan: &Plan) -> Vec<Host> {
     let layout = plan.layout();
     let servers = plan.spec.chassis.servers;
-    // For each server with instances on the ring: their numbers on the server, and their tokens.
+    // For each server with instances on the ring: the instances' numbers on the server, and their
+    // tokens.
     let mut on_ring = BTreeMap::<usize, Vec<(usize, Vec<i64>)>>::new();
     if let Some((ring, cassandra)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
         let mut tokens = vec![Vec::new(); ring.instances.len()];

@@ -5,8 +5,8 @@ use crate::{java, yaml};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// JMX port of a host's first instance, which nodetool uses. The ports of further instances are
-/// [`JMX_STEP`] apart.
+/// JMX port of a host's first instance, which nodetool uses. The port of each further instance is
+/// [`JMX_STEP`] higher.
 pub const JMX_PORT: u16 = 7199;
 
 /// Distance between the JMX ports of instances on a host.
@@ -16,46 +16,46 @@ pub const JMX_STEP: u16 = 100;
 /// [`Instance::files`] gives the files to install in its folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
-    /// Its name.
+    /// The instance's name.
     pub name: String,
-    /// Name of its cluster.
+    /// Name of the instance's cluster.
     pub cluster: String,
-    /// Name of its datacenter.
+    /// Name of the instance's datacenter.
     pub datacenter: String,
-    /// Name of its rack. Cassandra puts replicas into different racks.
+    /// Name of the instance's rack. Cassandra puts replicas into different racks.
     pub rack: String,
-    /// Its own address.
+    /// The instance's own address.
     pub address: IpAddr,
     /// Addresses of the seeds.
     pub seeds: Vec<IpAddr>,
-    /// Its tokens. If empty, Cassandra picks one.
+    /// The instance's tokens. If empty, Cassandra chooses a token.
     pub tokens: Vec<i64>,
-    /// Port for nodetool, open to its own host only.
+    /// JMX port for nodetool, which only the instance's own host can reach.
     pub jmx_port: u16,
-    /// Its folder on the host.
+    /// The instance's folder on the host.
     pub home: PathBuf,
     /// The folder of Cassandra's jars on the host.
     pub library: PathBuf,
     /// Heap, threads and further settings.
     pub settings: Settings,
     /// Whether the instance joins, or has joined, an existing ring. If so, it streams its rows from
-    /// others, and never uses itself as a seed.
+    /// other instances, and never uses itself as a seed.
     pub joined: bool,
-    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and it does not
-    /// start without them.
+    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and the
+    /// instance must not start without them.
     pub begun: bool,
-    /// Address of the dead instance that it replaces.
+    /// Address of the dead instance that this instance replaces, if it replaces one.
     pub replaces: Option<IpAddr>,
 }
 
 /// A file to install.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct File {
-    /// Its path in the folder of the instance or service.
+    /// The file's path in the folder of the instance or service.
     pub path: &'static str,
     /// Whether the file is executable.
     pub program: bool,
-    /// Its content.
+    /// The content of the file.
     pub text: String,
 }
 
@@ -89,7 +89,7 @@ impl Instance {
     }
 }
 
-/// Configures logging to a file of 20 MB, of which ten are kept.
+/// Returns a configuration that logs to a file of 20 MB, of which ten are kept.
 fn logback(file: &str) -> String {
     format!(
         "<configuration scan=\"false\">\n\

@@ -1,4 +1,4 @@
-//! Renders the hosts as an inventory for Ansible, in JSON, which is also YAML.
+//! Makes Ansible's inventory of the hosts, in JSON, which is also YAML.
 
 use crate::Host;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const CONTROL: &str = "control";
 const JOBS_SHARE: f64 = 15.0 / 16.0;
 
 /// Returns the inventory of a rack. The roles expect the files of each instance and service in a
-/// folder beside it.
+/// folder next to the inventory.
 #[must_use]
 pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
     let instance = |instance: &crate::Instance| {
@@ -23,7 +23,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "home": instance.home,
             "jmx_port": instance.jmx_port,
             "begun": instance.begun,
-            // Its home is in a filesystem of its own, outside the folder for all data.
+            // The instance's home is in a filesystem of its own, outside the folder for all data.
             "own_filesystem": !instance.home.starts_with(&spec.provision.base),
         })
     };
@@ -57,7 +57,7 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         }
     }
     let provision = &spec.provision;
-    // The kernel keeps some of the memory, and jobs must not be promised more than there is.
+    // The kernel keeps some of the memory, so Slurm must not be given all of it.
     let for_jobs = spec.server.memory.times(JOBS_SHARE / 1_048_576.0).0.floor();
     let (control, etcd) = (spec.control.as_ref(), spec.etcd.as_ref());
     let controls: serde_json::Map<String, Value> = control
@@ -107,8 +107,8 @@ fn storage(spec: &Storage, base: &str) -> Value {
     })
 }
 
-/// Returns the NTP servers to follow: those of the description, or the controlling host. If there
-/// is neither, the list is empty, and the roles use the first server.
+/// Returns the NTP servers to follow: those of the description, or the controlling host. If the
+/// description has neither, the list is empty and the roles use the rack's first server.
 fn clock(spec: &Clock, control: Option<&Control>) -> Value {
     let mut servers = spec.servers.clone();
     if let Some(control) = control.filter(|_| servers.is_empty()) {
@@ -117,8 +117,8 @@ fn clock(spec: &Clock, control: Option<&Control>) -> Value {
     json!({ "servers": servers, "within_ms": spec.within.0 * 1e3 })
 }
 
-/// Returns the environment variables for the HTTP proxy. The proxy's host itself is reached
-/// directly.
+/// Returns the environment variables for the HTTP proxy. Programs reach the proxy's host itself
+/// without the proxy.
 fn environment(control: Option<&Control>) -> Value {
     let Some((address, port)) = control.and_then(|control| Some((control.address, control.proxy?)))
     else {

@@ -32,8 +32,8 @@ const OPENS: [&str; 13] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-/// The jar of jamm, Cassandra's memory meter. A folder of Cassandra's jars is recognized by it:
-/// each version comes with its own.
+/// The jar of jamm, Cassandra's memory meter, by which a folder of Cassandra's jars is recognized.
+/// Each version of Cassandra has a version of jamm of its own.
 pub const JAMM_JAR: &str = "jamm-0.4.0.jar";
 
 /// Returns the arguments that start an instance.
@@ -108,7 +108,7 @@ fn collector(collector: Collector, cores: usize) -> Vec<String> {
     match collector {
         Collector::Serial => vec!["-XX:+UseSerialGC".to_owned()],
         Collector::G1 => vec!["-XX:+UseG1GC".to_owned(), "-XX:MaxGCPauseMillis=300".to_owned()],
-        // Scaled from the published set-up, whose two instances use 4 and 10 of 16 cores.
+        // Scaled from the published set-up: its two instances use 4 and 10 of 16 cores.
         Collector::Z => vec![
             "-XX:+UseZGC".to_owned(),
             "-XX:+UseTransparentHugePages".to_owned(),

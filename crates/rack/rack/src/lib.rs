@@ -2,10 +2,10 @@
 //! the arguments of etcd and Sprat's servers, systemd units, and the inventory by which Ansible's
 //! roles install them.
 //!
-//! All of it is text, made by pure functions: [`hosts`] lists the servers with their instances and
-//! services, [`Instance::files`] and [`Service::files`] give the files in their folders, and
-//! [`write_instance`] and [`write_service`] write these to a local folder. Nothing here connects to
-//! a host.
+//! All of these are texts that pure functions make. [`hosts`] lists the servers with their
+//! instances and services, [`Instance::files`] and [`Service::files`] give the files in their
+//! folders, and [`write_instance`] and [`write_service`] write these files to a local folder. This
+//! crate connects to no host.
 
 mod hosts;
 pub mod instance;

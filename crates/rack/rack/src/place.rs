@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Writes an instance's files into `folder`, which is its home or will be copied there. Other files
-/// in the folder are left alone.
+/// Writes an instance's files into `folder`, which is the instance's home or will be copied there.
+/// Other files in the folder are not changed.
 ///
 /// # Errors
-/// A folder or file cannot be made or written, or a file's mode cannot be set. The error has the
+/// A folder or file cannot be made or written, or a file's mode cannot be set. The error names the
 /// path.
 pub fn write_instance(instance: &Instance, folder: &Path) -> io::Result<()> {
     write_files(instance.files(), folder)
@@ -19,7 +19,8 @@ pub fn write_instance(instance: &Instance, folder: &Path) -> io::Result<()> {
 /// Writes the files of etcd, a coordinator or a storage server into `folder`.
 ///
 /// # Errors
-/// As [`write_instance`]: a folder or file cannot be made or written.
+/// A folder or file cannot be made or written, or a file's mode cannot be set. The error names the
+/// path.
 pub fn write_service(service: &Service, folder: &Path) -> io::Result<()> {
     write_files(service.files(), folder)
 }

@@ -6,38 +6,40 @@ use sprat_plan::layout::Layout;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Ports of etcd for clients, and for its other members.
+/// Ports of etcd: the first for clients, the second for the other members.
 const ETCD_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
 
-/// Ports of coordinators and storage servers.
+/// Ports: the first of coordinators, the second of storage servers.
 const COORDINATOR_PORT: u16 = 11100;
 const STORE_PORT: u16 = 11101;
 
-/// Kinds of services in their starting order: each needs those before it.
+/// Kinds of services in the order in which they start: each needs the earlier ones.
 pub const KINDS: [&str; 3] = ["etcd", "coordinator", "store"];
 
 /// One service on a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
-    /// Its name, made of the host's name and the kind.
+    /// The service's name: the host's name and the kind.
     pub name: String,
-    /// One of [`KINDS`].
+    /// The service's kind, one of [`KINDS`].
     pub kind: &'static str,
     /// The host's address.
     pub address: IpAddr,
-    /// Its folder on the host.
+    /// The service's folder on the host.
     pub home: PathBuf,
-    /// Path of its program on the host.
+    /// Path of the service's program on the host.
     pub program: PathBuf,
     /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// Addresses where it listens over TCP. For etcd the first one also answers health checks.
+    /// Addresses at which the service listens over TCP. The first one of etcd also answers health
+    /// checks.
     pub ports: Vec<String>,
 }
 
 impl Service {
-    /// Returns the files of the service, except its identity `conf/server.id`, if it has one.
+    /// Returns the files of the service. Its identity `conf/server.id`, if it has one, is not among
+    /// them.
     #[must_use]
     pub fn files(&self) -> Vec<File> {
         let file = |path, text: String| File { path, program: false, text };
@@ -55,7 +57,7 @@ impl Service {
         ]
     }
 
-    /// Returns whether it authenticates to others by an identity.
+    /// Returns whether the service proves its identity to others with `conf/server.id`.
     #[must_use]
     pub fn has_identity(&self) -> bool {
         self.kind != "etcd"
@@ -129,7 +131,7 @@ pub(crate) fn services_on(plan: &Plan, layout: &Layout<'_>, server: usize) -> Ve
         all.push(one);
     }
     if services.stores.contains(&server) {
-        let mut one = service("store", sprat, &[]); // it listens over UDP
+        let mut one = service("store", sprat, &[]); // a store listens over UDP
         let home = one.home.display().to_string();
         let (bytes, replicas) = (|bytes: f64| format!("{bytes:.0}"), store.replicas.to_string());
         one.arguments = words(&[
@@ -156,7 +158,7 @@ pub(crate) fn services_on(plan: &Plan, layout: &Layout<'_>, server: usize) -> Ve
         if let Some(disk) = store.disk {
             one.arguments.extend(words(&["--disk", &bytes(disk.0)]));
         }
-        // Servers of a chassis share its switch and fail together. With a single chassis each
+        // The servers of a chassis share a switch and fail together. With a single chassis, each
         // server counts as a rack of its own.
         if plan.fabric.stations > 1 {
             one.arguments

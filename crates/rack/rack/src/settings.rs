@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 
 pub use sprat_plan::spec::Collector;
 
-/// Bounds of the default heap, which is a quarter of an instance's memory.
+/// Limits of the default heap, which is a quarter of an instance's memory.
 const LEAST_HEAP: f64 = 256.0 * MIB;
 const MOST_HEAP: f64 = 8.0 * 1024.0 * MIB;
 const MIB: f64 = 1_048_576.0;
 
-/// Smallest heap for which a concurrent collector is worth its threads.
+/// Smallest heap for which a concurrent collector is worth the threads that it takes.
 const CONCURRENT_FROM: f64 = 2.0 * 1024.0 * MIB;
 
-/// Concurrent reads per disk and writes per core: the published set-up has 32 and 64 for two disks
-/// and eight cores.
+/// Concurrent reads per disk and concurrent writes per core. The published set-up has 32 reads and
+/// 64 writes for two disks and eight cores.
 const READS_PER_DISK: usize = 16;
 const WRITES_PER_CORE: usize = 8;
 const LEAST_AT_ONCE: usize = 8;
 
-/// Below this heap, caches and buffers are small as well.
+/// With a smaller heap, caches and buffers are small too.
 const SMALL: f64 = 1024.0 * MIB;
 
 /// Settings of an instance.
@@ -40,8 +40,8 @@ pub struct Settings {
     pub concurrent_writes: usize,
     /// Settings of `cassandra.yaml` that override all others.
     pub yaml: BTreeMap<String, Value>,
-    /// Further arguments for the JVM. They come last, and of two contradicting arguments the last
-    /// one counts.
+    /// Further arguments for the JVM. They come last: of two contradicting arguments the last one
+    /// counts.
     pub java: Vec<String>,
 }
 

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-/// systemd gives up on a unit that has started this often within this many seconds, since an error
-/// in its settings does not go away by itself.
+/// systemd gives up on a unit that has started this often within [`GIVE_UP_WITHIN`] seconds, since
+/// an error in the unit's settings does not go away by itself.
 const GIVE_UP_AFTER: u32 = 3;
 const GIVE_UP_WITHIN: u32 = 600;
 
-/// Time in seconds that a unit may take to stop, since it writes what it has in memory to disk.
+/// How long a unit may take to stop, in seconds: it first writes its memory to disk.
 const STOP_PATIENCE: u32 = 120;
 
-/// Open files and memory maps of a unit: a database needs many.
+/// Number of open files and of memory maps that a unit may have: a database needs many.
 const OPEN_FILES: u32 = 100_000;
 
 /// Returns the name of a kind's unit file.
@@ -19,9 +19,9 @@ pub fn name(kind: &str) -> String {
     format!("sprat-{kind}@.service")
 }
 
-/// Returns a drop-in for the unit of one instance whose home is in a filesystem of its own instead
-/// of below `homes`. It belongs into the folder `NAME.d` beside the unit files, where NAME is the
-/// unit's name.
+/// Returns a drop-in for the unit of one instance whose home is in a filesystem of its own, and not
+/// below `homes`. The drop-in belongs into the folder `NAME.d` next to the unit files, where NAME
+/// is the unit's name.
 #[must_use]
 pub fn own_home(home: &Path) -> String {
     let home = home.display();
@@ -31,8 +31,8 @@ pub fn own_home(home: &Path) -> String {
     )
 }
 
-/// Returns the unit file of a kind. Each instance has a folder of its name below `homes`, and is
-/// started by `instance run` in that folder.
+/// Returns the unit file of a kind. Each instance has a folder of its name below `homes`, in which
+/// the unit runs `instance run`.
 #[must_use]
 pub fn text(kind: &str, homes: &Path) -> String {
     let homes = homes.display();

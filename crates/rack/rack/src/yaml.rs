@@ -22,8 +22,8 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
     let folder = |name: &str| instance.home.join(name).display().to_string();
     let set = &instance.settings;
     let tokens: Vec<String> = instance.tokens.iter().map(ToString::to_string).collect();
-    // A seed streams nothing from others, so an instance that must stream uses only the other
-    // seeds.
+    // A seed streams nothing from other instances, so an instance that must stream uses only the
+    // other seeds.
     let is_own_seed = instance.replaces.is_none() && !instance.joined;
     let others = instance.seeds.iter().filter(|seed| is_own_seed || **seed != instance.address);
     let mut seeds: Vec<String> = others.map(ToString::to_string).collect();
@@ -48,15 +48,15 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         "hints_directory": folder("hints"),
         "saved_caches_directory": folder("saved_caches"),
         "cdc_raw_directory": folder("cdc"),
-        // An acknowledged write is synced to each replica's disk within this time; before that it
-        // survives as long as the power stays on.
+        // Each replica syncs an acknowledged write to its disk within this time. Until then the
+        // write survives as long as the power stays on.
         "commitlog_sync": "periodic",
         "commitlog_sync_period": "10000ms",
         "concurrent_reads": set.concurrent_reads,
         "concurrent_writes": set.concurrent_writes,
         "concurrent_counter_writes": set.concurrent_writes,
-        // Cassandra 5's new formats: tries in memory and on disk. No older version is in the
-        // cluster.
+        // The new formats of Cassandra 5, tries in memory and on disk. The cluster has no older
+        // version.
         "storage_compatibility_mode": "NONE",
         "memtable": {
             "configurations": {
@@ -80,8 +80,9 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         });
         merge(&mut all, small);
     }
-    // An instance that replaces another takes its tokens too, and streams their rows. One with
-    // tokens of its own has nothing to stream in a new cluster, but does if it joins one.
+    // An instance that replaces another takes the other's tokens, and streams their rows. An
+    // instance with tokens of its own has nothing to stream in a new cluster, but streams when it
+    // joins a ring.
     if instance.replaces.is_none() && !tokens.is_empty() {
         merge(
             &mut all,

@@ -111,12 +111,12 @@ fn replacements_name_the_replaced_address() {
     let yaml = file(&hosts[2], 0, "conf/cassandra.yaml");
     assert!(
         !yaml.contains("initial_token") && !yaml.contains("auto_bootstrap"),
-        "it fetches what was another's: {yaml}"
+        "it takes another's tokens and rows: {yaml}"
     );
     let others = [0, 1].map(|host: usize| hosts[host].instances[0].address.to_string()).join(",");
     assert!(
         yaml.contains(&format!("[{{\"seeds\":\"{others}\"}}]")),
-        "it is a seed no more: {yaml}"
+        "it is no longer a seed: {yaml}"
     );
 }
 
@@ -131,9 +131,13 @@ fn an_existing_ring_keeps_its_tokens() {
     let with = |members: &BTreeMap<String, RingMember>| {
         Plan::new(Spec { members: Some(members.clone()), ..plan("").spec })
     };
-    assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
+    assert_eq!(
+        hosts(&with(&members).expect("a plan")),
+        before,
+        "a list of members changes nothing"
+    );
 
-    // The first server leaves with both of its instances; one of them comes back.
+    // The first server leaves with both of its instances; one of the instances comes back.
     members.remove("c0-n1-i1");
     members.remove("c0-n1-i2");
     let fewer = hosts(&with(&members).expect("a plan"));
@@ -145,7 +149,7 @@ fn an_existing_ring_keeps_its_tokens() {
     assert_eq!(
         fewer[0].instances[0].seeds,
         [1, 2, 3].map(|host: usize| before[host].instances[0].address),
-        "who is there is asked"
+        "seeds are instances on the ring"
     );
     members.insert("c0-n1-i2".to_owned(), RingMember { joined: true, ..RingMember::default() });
     let back = hosts(&with(&members).expect("a plan"));
@@ -158,13 +162,13 @@ fn an_existing_ring_keeps_its_tokens() {
     let yaml = file(&back[0], 0, "conf/cassandra.yaml");
     assert!(
         yaml.contains("auto_bootstrap: true\n") && yaml.contains("initial_token: "),
-        "it fetches its rows: {yaml}"
+        "it streams its rows: {yaml}"
     );
     let seeds = yaml.lines().find(|line| line.starts_with("seed_provider")).expect("seeds");
     assert!(
         !seeds.contains(&format!("{},", one.address))
             && !seeds.contains(&format!(",{}", one.address)),
-        "never from itself: {seeds}"
+        "it is not its own seed: {seeds}"
     );
 
     members.insert("c9-n1-i1".to_owned(), RingMember::default());
@@ -180,7 +184,7 @@ fn reserved_addresses_do_not_move() {
         |hosts: &[Host]| hosts.iter().map(|host| host.address.0.to_string()).collect::<Vec<_>>();
     let (usual, roomy) = (addresses(&with("")), addresses(&with("instances = 4")));
     assert_eq!((&usual[1][..], &roomy[1][..]), ("10.0.0.5", "10.0.0.7"));
-    assert_eq!(with("servers = 40")[0].address.1, 25, "of a larger network");
+    assert_eq!(with("servers = 40")[0].address.1, 25, "a larger network for each chassis");
     let text = ready("cassandra-6")
         .expect("it is there")
         .toml
@@ -189,8 +193,8 @@ fn reserved_addresses_do_not_move() {
     assert!(error.contains("addresses.instances = 1: want 2 to 16"), "{error}");
 }
 
-/// The published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024),
-/// file by file.
+/// Checks the published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference,
+/// 2024) file by file.
 #[test]
 fn the_published_cluster_gets_its_published_files() {
     let plan = Plan::from_toml(ready("ipu-6").expect("it is there").toml)
@@ -317,7 +321,7 @@ fn listed_addresses_are_assigned_in_order() {
         (&addresses[0][..], &addresses[1][..], &addresses[11][..]),
         ("10.3.29.200", "10.3.29.90", "10.3.29.50")
     );
-    assert_eq!(hosts[5].address.0.to_string(), "10.3.29.7", "servers have the first ones");
+    assert_eq!(hosts[5].address.0.to_string(), "10.3.29.7", "servers have the first addresses");
     for (list, why) in [
         ("[\"10.3.29.101-10.3.29.111\"]", "11 are listed, and there are 12 instances"),
         (

@@ -33,7 +33,7 @@ impl Running {
     fn wait(&self) {
         let waited = self.run("instance", &["wait"]);
         assert!(waited.status.success(), "{}\n{}", text(&waited.stderr), self.log());
-        TcpStream::connect((self.instance.address, 9042)).expect("it listens");
+        TcpStream::connect((self.instance.address, 9042)).expect("it accepts connections");
     }
 }
 

@@ -24,7 +24,7 @@ fn systemd_finds_nothing_wrong_with_units() {
         ] {
             assert!(text.lines().any(|found| found == line), "no {line:?} in\n{text}");
         }
-        // Under an instance's name: systemd cannot resolve the program of a bare template.
+        // The unit gets an instance's name, since systemd cannot resolve the program of a template.
         let path = folder.path().join(unit::name(kind).replace('@', "@c0-n1-i1"));
         fs::write(&path, text).expect("a unit");
         let read = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output();

@@ -10,45 +10,46 @@ use sprat_rack::{Host, hosts};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// While an instance joins, interval between checks whether it still runs, in seconds.
+/// Interval between checks whether an instance that joins still runs, in seconds.
 const GLANCE_SECONDS: u32 = 10;
 
 /// An instance that joins, or has joined.
 #[derive(Debug, Serialize)]
 pub struct JoinedInstance {
-    /// Its name.
+    /// The instance's name.
     pub name: String,
-    /// Its address.
+    /// The instance's address.
     pub address: IpAddr,
-    /// Its tokens, fitted in between those of the others.
+    /// The instance's tokens, which lie between those of the other instances.
     pub tokens: Vec<i64>,
-    /// Its part of all rows, each counted once: 0 to 1.
+    /// The instance's part of all rows, each counted once: 0 to 1.
     pub share: f64,
 }
 
-/// The result of [`add`]: which instances joined, or would join, and which others removed the rows
-/// that moved to them.
+/// The result of [`add`]: the instances that joined or would join, and the older instances that
+/// removed the rows that had moved to the new ones.
 #[derive(Debug, Serialize)]
 pub struct Added {
-    /// Instances that joined.
+    /// Instances that joined or, with `check`, would join.
     pub joined: Vec<JoinedInstance>,
-    /// Instances that removed rows which moved to others.
+    /// Instances that removed rows that had moved to others.
     pub cleaned: Vec<String>,
 }
 
 /// Adds instances of the description to the ring, one after the other. `names` are servers or
-/// instances, also those that have left before; if it is empty, all that were never on the ring are
-/// added. Each instance streams its rows from the others, and all must see it as up and normal
-/// before the next one begins. Then the others remove the rows that moved to the new instances
-/// (`nodetool cleanup`), one at a time. With `check`, only `deployment.plan` is changed.
+/// instances; they may have left the ring before. If `names` is empty, all instances that were
+/// never on the ring are added.
 ///
-/// `deployment.plan` becomes the plan with the new instances.
+/// Each instance streams its rows from the others, and all must see it as up and normal before the
+/// next one begins. Then the other instances remove the rows that moved to the new ones (`nodetool
+/// cleanup`), one at a time. `deployment.plan` becomes the plan with the new instances; with
+/// `check`, nothing else is changed.
 ///
 /// # Errors
 /// No ring exists yet; an instance is leaving or not well; a name is unknown; the plan with the new
 /// instances cannot be built; a file cannot be written; an instance does not join; rows cannot be
 /// cleaned up; the watcher cannot show an event; or Ansible fails. What has been done remains, and
-/// the same call continues.
+/// the same call continues with the rest.
 pub fn add(
     deployment: &mut Deployment,
     names: &[String],
@@ -73,7 +74,7 @@ pub fn add(
         ))?;
     }
     let all_hosts = deployment.folder.write(&deployment.plan, jars)?;
-    members.write(&deployment.folder)?; // before any has begun with these tokens
+    members.write(&deployment.folder)?; // before any instance begins with these tokens
     if let Some(local) = &deployment.local {
         local.grow(&deployment.plan, &all_hosts)?;
     }
@@ -104,7 +105,8 @@ pub fn add(
     })
 }
 
-/// Lets each instance remove the rows that moved to others. Returns their names.
+/// Lets each instance remove the rows that moved to others, and returns the names of these
+/// instances.
 fn clean_up(
     deployment: &Deployment,
     members: &mut Members,
@@ -139,13 +141,13 @@ fn clean_up(
         members.write(&deployment.folder)?;
         cleaned.push(instance.name.clone());
     }
-    members.unclean.clear(); // those that remain in the list have left the ring
+    members.unclean.clear(); // instances still in the list have left the ring
     members.write(&deployment.folder)?;
     Ok(Ended::Done(cleaned))
 }
 
-/// Returns the instances that `names` means, of those that are not on the ring; without names, all
-/// that were never on it.
+/// Returns the instances that `names` means and that are not on the ring. Without names, returns
+/// all that were never on the ring.
 fn chosen(
     members: &Members,
     deployment: &Deployment,
@@ -169,7 +171,7 @@ fn chosen(
     Ok(found)
 }
 
-/// Returns the instances of these names, with what the plan assigns to them.
+/// Returns the instances with these names, and what the plan assigns to them.
 fn joined_instances(plan: &Plan, names: &[String]) -> Vec<JoinedInstance> {
     let mut shares = Vec::new();
     if let Some(ring) = &plan.ring {
@@ -188,7 +190,7 @@ fn joined_instances(plan: &Plan, names: &[String]) -> Vec<JoinedInstance> {
 }
 
 /// Installs an instance on its server, starts it, and waits until it has streamed its rows. Returns
-/// false if the watcher stopped it.
+/// false if the watcher stopped the wait.
 fn join(
     deployment: &Deployment,
     hosts: &[Host],
@@ -198,7 +200,7 @@ fn join(
     let (host, instance) = instances(hosts)
         .find(|(_, one)| one.name == name)
         .expect("a newcomer's plan has the newcomer");
-    let limit = format!("{},{}", hosts[0].name, host.name); // clocks are compared with the first's
+    let limit = format!("{},{}", hosts[0].name, host.name); // clocks are compared with the first
     let vars = format!("instance={name} host={}", host.name);
     deployment.play("add.yml", &["--limit", &limit, "--extra-vars", &vars], false, watcher)?;
     watcher.event(Event::Doing("fetches its rows from the others")).map_err(Error::Watcher)?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The machines on which a rack's servers run.
 #[derive(Clone, Debug)]
 pub enum Machines {
-    /// Servers, reached over ssh at the addresses of the plan.
+    /// Real servers, which ssh reaches at the addresses of the plan.
     Servers,
     /// Namespaces on this machine, each with an ssh server.
     Namespaces,
@@ -23,38 +23,40 @@ pub enum Machines {
     },
 }
 
-/// The places of a rack: its folder, its machines and Ansible.
+/// Where to find a rack: its folder, its machines and Ansible.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// The rack's folder on this machine: inventory, files, keys, members of the ring.
+    /// The rack's folder on this machine, with inventory, files, keys and the list of the ring's
+    /// members.
     pub folder: PathBuf,
-    /// The machines that are its servers.
+    /// The machines that are the rack's servers.
     pub machines: Machines,
-    /// The folder into which pip installed Ansible. If `None`, `ansible-playbook` is on the path.
+    /// The folder into which pip installed Ansible. If `None`, `ansible-playbook` must be on the
+    /// path.
     pub ansible: Option<PathBuf>,
 }
 
 /// A planned rack together with its servers: what all operations of this crate work on.
 ///
-/// [`Self::open`] only reads the rack's folder. The plan is that of the description, adapted to the
-/// instances that are on the ring already (they keep addresses and tokens) and to the settings that
-/// tuning found. Hold [`Self::lock`] while you change the rack. [`Self::up`] and [`Self::down`]
-/// start and stop the complete rack, [`Self::status`](crate::Deployment::status) reports what runs,
-/// and [`Self::run_command`] runs a command on one server. Every method blocks until the servers
-/// have answered.
+/// [`Self::open`] only reads the rack's folder. The plan is that of the description with two
+/// changes: instances that are on the ring already keep their addresses and tokens, and settings
+/// that tuning found are applied. Hold [`Self::lock`] while you change the rack. [`Self::up`] and
+/// [`Self::down`] start and stop the complete rack, [`Self::status`](crate::Deployment::status)
+/// reports what runs, and [`Self::run_command`] runs a command on one server. Every method that
+/// reaches servers blocks until they have answered.
 #[derive(Debug)]
 pub struct Deployment {
-    /// The plan of the rack, with the settings that tuning found.
+    /// The plan of the rack, including the settings that tuning found.
     pub plan: Plan,
-    /// The description of the plan, without what tuning found.
+    /// The description of the rack, without the settings that tuning found.
     pub described: Spec,
     /// The rack's folder.
     pub folder: Folder,
-    /// The hosts, if they are on this machine.
+    /// The hosts, if they are on this machine; otherwise `None`.
     pub local: Option<Local>,
-    /// The instances on the ring. `None` if nothing was installed yet.
+    /// The instances on the ring; `None` if nothing was installed yet.
     pub members: Option<Members>,
-    /// The settings of ssh and Ansible with which the servers are reached.
+    /// The settings with which ssh and Ansible reach the servers.
     pub access: SshAccess,
 }
 
@@ -89,8 +91,8 @@ impl Deployment {
         Ok(Self { plan, described: spec, folder, local, members, access })
     }
 
-    /// Locks the rack for this process until the returned file is dropped: two processes that
-    /// change the same servers would undo each other's work.
+    /// Locks the rack for this process until the returned file is dropped. Without a lock, two
+    /// processes that change the same servers would undo each other's work.
     ///
     /// # Errors
     /// Another process holds the lock, or has changed the ring after [`Self::open`] read the
@@ -111,8 +113,8 @@ impl Deployment {
         &self.plan.spec.name
     }
 
-    /// Runs `work` in the hosts' network: in a namespace if they are on this machine. Threads that
-    /// `work` starts stay there.
+    /// Runs `work` in the hosts' network. If the hosts are on this machine, that is in their
+    /// namespace, and threads that `work` starts stay there.
     ///
     /// # Errors
     /// [`Error::Namespace`] if the namespace cannot be opened, and [`Error::Enter`] if the thread
@@ -151,7 +153,8 @@ impl Deployment {
         self.members.clone().ok_or_else(|| Error::Refused(none()))
     }
 
-    /// Checks that no instance is leaving the ring: one that is must not be started again.
+    /// Checks that no instance is leaving the ring: an instance that leaves must not be started
+    /// again.
     ///
     /// # Errors
     /// [`Error::Refused`] if an instance is leaving the ring.
@@ -165,7 +168,7 @@ impl Deployment {
         })
     }
 
-    /// Asks the instances that `may` accepts, in the plan's order, for the state of the ring.
+    /// Asks the instances that `may` accepts for the state of the ring, in the plan's order.
     /// Returns the first answer, and the name of the instance that gave it.
     ///
     /// # Errors
@@ -187,11 +190,11 @@ impl Deployment {
         Err(Error::Refused(format!("no instance answers: {why}")))
     }
 
-    /// Brings the servers to the plan, and starts what does not run. If the hosts are on this
-    /// machine, it makes them first. `jars` is the folder of Cassandra's jars, and may be empty if
-    /// the description has no Cassandra. With `check`, nothing on the servers is changed, but the
-    /// rack's folder is written and hosts on this machine are made. `limit` names servers,
-    /// separated by commas; `None` means all.
+    /// Brings the servers to the plan, and starts instances and services that do not run. If the
+    /// hosts are on this machine, they are made first. `jars` is the folder of Cassandra's jars; it
+    /// may be empty if the description has no Cassandra. With `check`, nothing on the servers is
+    /// changed, but the rack's folder is written and hosts on this machine are made. `limit` names
+    /// servers, separated by commas; `None` means all servers.
     ///
     /// Returns Ansible's recap of each server.
     ///
@@ -214,7 +217,7 @@ impl Deployment {
         }
         match &self.members {
             None if check || self.plan.ring.is_none() => {}
-            // Before any instance starts with these tokens.
+            // The list of members is written before any instance starts with these tokens.
             None => Members::founding(&hosts).write(&self.folder)?,
             Some(members) => {
                 for name in members.newcomers(&self.plan.spec)? {
@@ -231,14 +234,14 @@ impl Deployment {
         }
         let recaps = self.play("site.yml", &more, check, watcher);
         if !check {
-            // An instance that started has rows, even if others failed.
+            // An instance that started has rows, even if other instances failed.
             self.remember_begun(&hosts)?;
         }
         recaps
     }
 
-    /// Stops all instances, and removes hosts that are on this machine; with `purge` their folder
-    /// too.
+    /// Stops all instances and services; if the hosts are on this machine, removes them. With
+    /// `purge`, removes the rack's folder too.
     ///
     /// # Errors
     /// Ansible fails, the watcher cannot show an event, or a host on this machine or the folder
@@ -280,7 +283,7 @@ impl Deployment {
         Ok(recaps)
     }
 
-    /// Brings all servers to the plan, including those that need only new names or settings because
+    /// Brings all servers to the plan, including those that only need new names or settings after
     /// the set of instances has changed.
     pub(crate) fn settle(&self, watcher: &mut dyn Watcher) -> Result<(), Error> {
         let doing = "the ring has changed, but not all servers have the new settings; `sprat rack \
@@ -288,7 +291,7 @@ impl Deployment {
         self.play("site.yml", &[], false, watcher).map(drop).map_err(Error::during(doing))
     }
 
-    /// Remembers which instances run: they have rows, and are never started without them.
+    /// Records which instances run: they have rows, and must never be started without them.
     fn remember_begun(&self, hosts: &[Host]) -> Result<(), Error> {
         let Some(mut members) = Members::read(&self.folder)? else { return Ok(()) };
         if members.begun(&survey(&self.access, &self.plan.spec.provision.user, hosts)) {
@@ -303,8 +306,8 @@ pub(crate) fn instances(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instanc
     hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)))
 }
 
-/// Returns the hosts with only those instances whose names `belongs` accepts, without hosts that
-/// have none.
+/// Returns the hosts with only those instances whose names `belongs` accepts, and omits hosts that
+/// then have no instance.
 pub(crate) fn only(hosts: &[Host], belongs: impl Fn(&String) -> bool) -> Vec<Host> {
     let part = |host: &Host| {
         let instances: Vec<Instance> =

@@ -4,17 +4,17 @@ use sprat_provision::JoinError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a change was refused, or failed on its way. Messages name the instance and the remedy.
+/// Why a change was refused or failed. Messages name the instance and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The ring's state or the request does not allow the change. The step that refused has changed
-    /// nothing.
+    /// The request, or the state of the ring, does not allow the change. The step that refused has
+    /// changed nothing.
     #[error("{0}")]
     Refused(String),
-    /// An error, with the step that failed.
+    /// An error together with the step that failed.
     #[error("{doing}")]
     During {
-        /// What was being done, or how far the change has come.
+        /// What the step was doing, or how much of the change was done.
         doing: String,
         /// The error.
         source: Box<Error>,
@@ -31,7 +31,7 @@ pub enum Error {
     /// The namespace with the hosts' network cannot be opened.
     #[error("{}: `sprat rack up --local` creates the hosts", path.display())]
     Namespace {
-        /// Its path.
+        /// The path of the namespace.
         path: PathBuf,
         /// The error.
         source: io::Error,
@@ -39,7 +39,7 @@ pub enum Error {
     /// A file or folder could not be removed.
     #[error("{}", path.display())]
     File {
-        /// Its path.
+        /// The path of the file or folder.
         path: PathBuf,
         /// The error.
         source: io::Error,
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// Returns a function that adds to an error what was being done.
+    /// Returns a function that adds `doing`, the step that failed, to an error.
     pub(crate) fn during<E: Into<Self>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
         move |error| Self::During { doing, source: Box::new(error.into()) }

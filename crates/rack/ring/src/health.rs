@@ -6,13 +6,14 @@ use sprat_provision::{Node, ProcessState, schemas, survey};
 use sprat_rack::{Host, Instance};
 use std::time::{Duration, Instant};
 
-/// Time for all instances to see that one is up again, and to agree on the schema.
+/// How long it may take until all instances see an instance as up again, and agree on the schema.
 const WELL_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Interval between two checks of the ring.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until all instances on `hosts` run, are up and normal, and agree on the schema.
+/// Waits until all instances on `hosts` run, are up and normal to each other, and agree on the
+/// schema.
 ///
 /// # Errors
 /// An instance is not well after three minutes, or the watcher cannot show an event. The error
@@ -33,7 +34,8 @@ pub fn wait_until_well(
     Ok(())
 }
 
-/// Checks that all instances on `hosts` run, are up and normal, and agree on the schema.
+/// Checks that all instances on `hosts` run, are up and normal to each other, and agree on the
+/// schema.
 pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), Error> {
     for one in &survey(&deployment.access, &deployment.plan.spec.provision.user, hosts) {
         let what = match &one.alive {
@@ -73,13 +75,13 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
     Ok(())
 }
 
-/// Finds an instance in another instance's view of the ring.
+/// Returns the entry of an instance in another instance's view of the ring.
 pub(crate) fn node_of<'a>(nodes: &'a [Node], instance: &Instance) -> Option<&'a Node> {
     let address = instance.address.to_string();
     nodes.iter().find(|node| node.address == address)
 }
 
-/// Reports that the change is waiting, and waits for [`LOOK_INTERVAL`].
+/// Reports to the watcher that the change is waiting, and waits for [`LOOK_INTERVAL`].
 pub(crate) fn pause(watcher: &mut dyn Watcher) -> Result<(), Error> {
     watcher.event(Event::Waiting).map_err(Error::Watcher)?;
     #[expect(clippy::disallowed_methods, reason = "a change waits by sleeping")]

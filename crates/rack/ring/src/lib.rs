@@ -3,15 +3,15 @@
 //! A [`Deployment`] is a planned rack together with its servers. [`Deployment::up`] brings them to
 //! the plan and starts them; [`rolling`] restarts instances one after the other; [`replace`]
 //! restores an instance that lost its data; [`add`] and [`remove`] change which instances the ring
-//! has. All of them
+//! has. All of these
 //!
-//! - refuse to begin while an instance that they rely on is down, or while another change is half
-//!   done;
+//! - refuse to begin while an instance that they depend on is down, or while another change is not
+//!   finished;
 //! - write what they are about to do into the rack's folder before they do it, so that the same
-//!   call, made again after an interruption, goes on with the rest;
-//! - report each step to a [`Watcher`], and ask it between steps whether to stop.
+//!   call, repeated after an interruption, continues with the rest;
+//! - report each step to a [`Watcher`], and ask the watcher between steps whether to stop.
 //!
-//! All of them block, for minutes if rows must move, and a rack allows only one at a time: hold
+//! They block, for minutes if rows must move. A rack allows only one of them at a time: hold
 //! [`Deployment::lock`] meanwhile.
 
 mod add;

@@ -7,31 +7,31 @@ use sprat_plan::Plan;
 use sprat_provision::{Members, Node, ProcessState, RingState, survey};
 use sprat_rack::{Host, Instance, hosts};
 
-/// Instances that must stay for one to leave in order: Cassandra keeps three replicas of its own
-/// tables, and refuses to have fewer.
+/// Number of instances that must stay for one to leave in order: Cassandra keeps three replicas of
+/// its own tables, and does not let an instance leave if fewer would stay.
 const OWN_REPLICAS: usize = 3;
 
-/// The instances to remove, and the way to do it.
+/// The instances to remove, and how to remove them.
 #[derive(Clone, Copy, Debug)]
 pub struct Removal<'a> {
     /// An instance, or a server with all of its instances.
     pub name: &'a str,
-    /// Whether its server is dead: the others then restore its rows from replicas, and nothing is
-    /// run on the server.
+    /// Whether the server is dead. If so, the other instances restore its rows from replicas, and
+    /// nothing is run on the server.
     pub gone: bool,
-    /// Whether to remove its data after its rows have moved to others, instead of keeping the data
-    /// beside the instance's folder.
+    /// Whether to remove the instance's data after its rows have moved to others. If not, the data
+    /// are kept next to the instance's folder.
     pub purge: bool,
-    /// Whether to check only whether the instance may leave, without changing anything.
+    /// Whether to only check that the instance may leave, and change nothing.
     pub check: bool,
 }
 
 /// The result of [`remove`].
 #[derive(Debug)]
 pub struct Removed {
-    /// Names of the instances that left, or would leave. Empty if all of them have left before.
+    /// Names of the instances that left, or would leave. Empty if all of them had left before.
     pub left: Vec<String>,
-    /// Number of instances that stay.
+    /// Number of instances that stay on the ring.
     pub stay: usize,
 }
 
@@ -45,16 +45,14 @@ struct Step<'a> {
     gone: bool,
 }
 
-/// Removes instances from the ring, one after the other: each streams its rows to the others, then
-/// stops.
-///
-/// `deployment.plan` becomes the plan without them.
+/// Removes instances from the ring, one after the other. Each streams its rows to the others, then
+/// stops. `deployment.plan` becomes the plan without the removed instances.
 ///
 /// # Errors
-/// Nothing is changed if the name is unknown, an instance that stays is not well, too few would
-/// stay for all replicas, another instance is joining or leaving, or the instance's state
-/// contradicts `gone`. Later errors are those of files, nodetool, Ansible and the watcher; the same
-/// call then continues.
+/// Before anything is changed: the name is unknown, an instance that stays is not well, too few
+/// would stay for all replicas, another instance is joining or leaving, or the instance's state
+/// contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail; the same call then
+/// continues with the rest.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,
@@ -123,7 +121,7 @@ pub fn remove(
     Ok(Ended::Done(removed))
 }
 
-/// Checks that no instance but those that `name` means is joining or leaving.
+/// Checks that no instances are joining or leaving except those that `name` means.
 fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
     for (state, what, command) in
         [(RingState::Leaving, "leaving", "remove"), (RingState::Joining, "joining", "add")]
@@ -136,7 +134,7 @@ fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that enough instances stay for all replicas.
+/// Checks that enough instances stay for all replicas of each row.
 fn check_enough_stay(
     deployment: &Deployment,
     members: &Members,
@@ -149,7 +147,7 @@ fn check_enough_stay(
         instances(stay).count(),
         spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.replication),
     );
-    // An instance that never joined has no rows that would have to move.
+    // An instance that never joined has no rows that would have to move to others.
     let on_ring = |name: &String| {
         members.instances.get(name).is_none_or(|known| known.state != RingState::Joining)
     };
@@ -176,13 +174,13 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// Returns the state of the instance as another instance, one that stays, sees it.
+    /// Returns the state of the instance as one of the instances that stay sees it.
     fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())
     }
 
-    /// Returns whether it runs, as its own host reports.
+    /// Returns whether the instance runs, as its own host reports.
     fn process(&self) -> ProcessState {
         let alone = only(std::slice::from_ref(self.host), |name| *name == self.instance.name);
         let seen =
@@ -198,8 +196,8 @@ impl Step<'_> {
                 format!("{name} runs: leave out --gone, and it hands its rows to the others")
             }
             (ProcessState::Running { .. }, ..) | (_, true, _) => String::new(),
-            // An instance that stopped while leaving is started again, and one that never joined is
-            // just forgotten.
+            // An instance that stopped while it was leaving is started again. An instance that
+            // never joined is only removed from the list.
             (
                 ProcessState::Stopped | ProcessState::Absent,
                 _,
@@ -229,7 +227,7 @@ impl Step<'_> {
     }
 
     /// Lets the instance leave the ring, and waits until it has left. Returns false if the watcher
-    /// stopped it.
+    /// stopped the wait.
     fn leave(&self, members: &mut Members, watcher: &mut dyn Watcher) -> Result<bool, Error> {
         let (name, folder) = (&self.instance.name, &self.deployment.folder);
         let program = self.instance.home.join("instance").display().to_string();
@@ -242,7 +240,8 @@ impl Step<'_> {
             members.write(folder)
         };
         if members.instances[name].state == RingState::Joining {
-            // Others still have all its rows, and forget an instance that has not joined.
+            // The other instances still have all its rows, and forget an instance that has not
+            // joined.
             if !matches!(self.process(), ProcessState::Unreachable { .. }) {
                 self.deployment
                     .run_command(self.host, &format!("test ! -e {program} || {program} stop"))?;
@@ -265,7 +264,7 @@ impl Step<'_> {
                     let nodetool = self.instance.home.join("nodetool");
                     (self.host, format!("{} decommission 1>&2", nodetool.display()))
                 }
-                // It is leaving already.
+                // The instance is leaving already.
                 (false, "UL") => {
                     pause(watcher)?;
                     continue;
@@ -287,7 +286,7 @@ impl Step<'_> {
                         node.state
                     )));
                 }
-                // Cassandra refused: nothing has changed.
+                // Cassandra refused, so nothing has changed.
                 Some(node) if !self.gone && node.state == "UN" => {
                     set_state(members, RingState::Here)?;
                     return Err(Error::Refused(format!("{name} stays on the ring: {why}")));

@@ -6,16 +6,16 @@ use crate::{Deployment, Error, Event, Watcher};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time for the others to see that an instance is down.
+/// How long it may take until the other instances see that an instance is down.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Stops the instance `name`, moves its data aside, and starts it empty with its old tokens: it
-/// streams its rows from the others.
+/// Stops the instance `name`, moves its data aside, and starts it empty with its old tokens. The
+/// instance then streams its rows from the others.
 ///
 /// # Errors
 /// There is no instance `name`; an instance is leaving the ring; a file cannot be written; the
-/// instance cannot be stopped, or no other one answers; the others still see it up after two
-/// minutes; the watcher cannot show an event; or Ansible fails.
+/// instance cannot be stopped; no other instance answers; the others still see the instance as up
+/// after two minutes; the watcher cannot show an event; or Ansible fails.
 pub fn replace(
     deployment: &Deployment,
     name: &str,
@@ -31,7 +31,8 @@ pub fn replace(
         )));
     };
     deployment.folder.replacing(instance)?;
-    // The others must see it down, so it must not run. A new server has no instance to stop.
+    // The other instances must see the instance as down, so it must not run. On a new server there
+    // is no instance to stop.
     let program = format!("{}/instance", instance.home.display());
     deployment.run_command(host, &format!("test ! -e {program} || {program} stop"))?;
     let begun = Instant::now();

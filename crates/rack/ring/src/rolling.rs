@@ -9,27 +9,28 @@ use std::path::Path;
 /// The purpose of a rolling restart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rolling {
-    /// Restart each instance as it is.
+    /// Restart each instance without changing its files.
     Restart,
-    /// Restart those whose settings have changed.
+    /// Restart the instances whose settings have changed.
     Config,
-    /// Restart those whose jars have changed, then let all rewrite their tables in the new format.
+    /// Restart the instances whose jars have changed, then let all instances rewrite their tables
+    /// in the new format.
     Upgrade,
 }
 
 /// The result of [`rolling`].
 #[derive(Clone, Copy, Debug)]
 pub struct RollingReport {
-    /// Instances that restarted, or would restart.
+    /// Number of instances that restarted, or would restart.
     pub restarted: usize,
-    /// Instances that were checked.
+    /// Number of instances that were checked.
     pub of: usize,
 }
 
 /// Restarts the instances that `kind` means, one after the other. Each flushes its memory to disk,
-/// stops, gets its files, and starts; the next one follows when all see it as up and normal.
-/// `limit` names servers or instances; if it is empty, all are meant. With `check`, nothing on the
-/// servers is changed, but the rack's folder is written.
+/// stops, gets its files, and starts; the next instance follows when all see this one as up and
+/// normal. `limit` names servers or instances; if it is empty, all are meant. With `check`, nothing
+/// on the servers is changed, but the rack's folder is written.
 ///
 /// # Errors
 /// An instance is leaving or, unless `check`, not well; a name is unknown; a file cannot be
@@ -86,8 +87,8 @@ pub fn rolling(
     Ok(Ended::Done(RollingReport { restarted: count, of }))
 }
 
-/// Installs an instance's files, and restarts it if they have changed or if `forced`. Returns
-/// whether it restarted. Does not wait until it is well.
+/// Installs an instance's files, and restarts the instance if the files have changed or if
+/// `forced`. Returns whether it restarted. Does not wait until the instance is well.
 ///
 /// # Errors
 /// Ansible is missing or fails, or the watcher cannot show an event.
@@ -108,7 +109,7 @@ pub fn update_instance(
     Ok(recaps.iter().any(|recap| recap.changed > 0))
 }
 
-/// Returns the instances that `names` means, in the plan's order; all of them without names.
+/// Returns the instances that `names` means, in the plan's order; without names, all instances.
 fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a Instance)>, Error> {
     let is = |name: &String, (host, instance): (&Host, &Instance)| {
         host.name == *name || instance.name == *name

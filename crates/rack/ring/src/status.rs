@@ -12,7 +12,7 @@ use std::net::IpAddr;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
-    /// The instance that reported each `node`. `None` if no instance runs.
+    /// The instance that reported the `node` of each instance; `None` if no instance runs.
     pub seen_by: Option<String>,
     /// Cassandra's instances, in the plan's order.
     pub instances: Vec<InstanceStatus>,
@@ -23,27 +23,28 @@ pub struct Status {
 /// An instance, as its host and another instance report it.
 #[derive(Debug, Serialize)]
 pub struct InstanceStatus {
-    /// Its name.
+    /// The instance's name.
     pub name: String,
-    /// Its address.
+    /// The instance's address.
     pub address: String,
-    /// Its process, as its host reports it.
+    /// The instance's process, as its host reports it.
     #[serde(flatten)]
     pub alive: ProcessState,
-    /// Its state on the ring, as another instance reports it.
+    /// The instance's state on the ring, as another instance reports it; `None` if that does not
+    /// know it.
     pub node: Option<Node>,
 }
 
 /// A service of etcd or of the store, as its host reports it.
 #[derive(Debug, Serialize)]
 pub struct ServiceStatus {
-    /// Its name.
+    /// The service's name.
     pub name: String,
-    /// Its kind, such as `etcd`.
+    /// The service's kind, such as `etcd`.
     pub kind: &'static str,
-    /// Its address.
+    /// The service's address.
     pub address: IpAddr,
-    /// Its process.
+    /// The service's process.
     #[serde(flatten)]
     pub alive: ProcessState,
 }
@@ -62,7 +63,7 @@ impl Status {
 
 impl Deployment {
     /// Asks all hosts for the processes of their instances and services, and one instance for its
-    /// view of the ring. In that view an instance that has just died is still up for some seconds.
+    /// view of the ring. An instance that has just died is still up in that view for some seconds.
     ///
     /// # Errors
     /// [`Error::Refused`] if instances run, but none of them answers.

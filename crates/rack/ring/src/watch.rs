@@ -10,24 +10,24 @@ pub enum Event<'a> {
     Instance {
         /// The instance.
         name: &'a str,
-        /// Its number, from 1.
+        /// The instance's number in the change, from 1.
         at: usize,
-        /// The number of instances that the change treats.
+        /// The number of instances that the change works on.
         of: usize,
     },
-    /// The current step, such as the task that Ansible runs.
+    /// The change begins a step, such as a task that Ansible runs.
     Doing(&'a str),
-    /// The last step continues: sent about once a second while a change waits.
+    /// The last step continues. Sent about once a second while a change waits.
     Waiting,
-    /// A line that Ansible prints about what it would change, if the change is only checked.
+    /// With `check`: a line that Ansible prints about what it would change.
     Checked(&'a str),
-    /// An instance of the description is not on the ring; [`crate::add`] would add it.
+    /// An instance of the description is not on the ring. [`crate::add`] would add it.
     NotOnRing(&'a str),
-    /// An instance has restarted or needs no restart; with `check`, it would restart.
+    /// An instance has restarted or needed no restart.
     Restarted {
         /// The instance.
         name: &'a str,
-        /// Whether the instance has restarted, or with `check` would restart.
+        /// Whether the instance has restarted or, with `check`, would restart.
         restarted: bool,
     },
     /// An instance has joined the ring.
@@ -36,42 +36,42 @@ pub enum Event<'a> {
     Left {
         /// The instance.
         name: &'a str,
-        /// The place of the instance's data.
+        /// Where the instance's data are.
         data: LeftData,
     },
 }
 
-/// Where the data of an instance is that has left its ring.
+/// Where the data of an instance that has left its ring are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LeftData {
-    /// Kept on its server, beside the instance's folder.
+    /// On the instance's server, next to the instance's folder.
     Kept,
-    /// Removed.
+    /// Nowhere: they were removed.
     Removed,
-    /// Its server cannot be reached: all its data is still there, and must be removed before it
-    /// starts again.
+    /// On a server that cannot be reached. All data are still there, and must be removed before the
+    /// instance starts again.
     Unreachable,
 }
 
 /// Receives a change's events, and decides when to stop it.
 pub trait Watcher {
-    /// Shows an event.
+    /// Shows an event of the change.
     ///
     /// # Errors
     /// The watcher cannot show the event, for example because standard output is closed. The change
     /// ends with [`crate::Error::Watcher`], and can be continued later.
     fn event(&mut self, event: Event<'_>) -> io::Result<()>;
 
-    /// Returns whether to stop before the next step. Once `true`, the answer stays `true`.
+    /// Returns whether to stop before the next step. Once this is `true`, it stays `true`.
     fn is_stopped(&mut self) -> bool;
 }
 
-/// How a change ended that can be stopped between two steps.
+/// How a change ended that the watcher can stop between two steps.
 #[derive(Debug)]
 pub enum Ended<T> {
     /// The complete change is done.
     Done(T),
-    /// The watcher stopped the change. The phrase follows "stopped" and reports the progress, such
-    /// as ", 2 of 3 have joined"; the same call continues with the rest.
+    /// The watcher stopped the change; the same call continues with the rest. The phrase follows
+    /// "stopped" and reports the progress, such as ", 2 of 3 have joined".
     Stopped(String),
 }

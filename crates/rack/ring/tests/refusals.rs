@@ -1,4 +1,4 @@
-//! Tests refusals and plans that need no server.
+//! Tests refusals, and plans, which need no server.
 
 use sprat_plan::Spec;
 use sprat_provision::{Members, RingState};
@@ -9,7 +9,7 @@ use sprat_ring::{
 use std::io;
 use std::path::Path;
 
-/// A watcher for calls that reach no server, and so report nothing.
+/// A watcher for calls that reach no server, and so report no events.
 struct Silent;
 
 impl Watcher for Silent {
@@ -22,12 +22,12 @@ impl Watcher for Silent {
     }
 }
 
-/// Returns six servers with two instances of Cassandra each; `remembered` sets which of them are on
-/// the ring. Their addresses are in the loopback network: a test that connects by mistake stays on
-/// this machine.
+/// Makes six servers with two instances of Cassandra each. `remembered` sets which of the instances
+/// are on the ring. Their addresses are in the loopback network, so that a test that connects by
+/// mistake does not leave this machine.
 fn rack(folder: &Path, remembered: impl FnOnce(&mut Members)) -> Deployment {
-    let ready = sprat_plan::racks::ready("cassandra-6").expect("it comes with the crate");
-    let mut spec = Spec::from_toml(ready.toml).expect("it comes with the crate");
+    let ready = sprat_plan::racks::ready("cassandra-6").expect("an example of the crate");
+    let mut spec = Spec::from_toml(ready.toml).expect("an example of the crate");
     spec.addresses.v4 = "127.77.0.0/16".parse().expect("a network");
     let location =
         Location { folder: folder.to_owned(), machines: Machines::Servers, ansible: None };
@@ -116,7 +116,7 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     );
 }
 
-/// The list read before would overwrite what another process has written since.
+/// Otherwise the list that was read before would overwrite what another process has written since.
 #[test]
 fn a_rack_that_has_changed_since_it_was_opened_cannot_be_locked() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! The changes that tuning can make, their classes, and candidates.
+//! The changes that tuning can make, the classes of changes, and candidates.
 
 use crate::overlay::Overlay;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A setting and its new value. The previous value is a change of the same kind, which undoes this
-/// one.
+/// A setting and its new value. The change that undoes it is of the same kind, with the previous
+/// value.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -18,7 +18,7 @@ pub enum Change {
         /// The value to write.
         value: String,
     },
-    /// Settings of all instances, which restart with them.
+    /// Settings of all instances. The instances restart to apply them.
     Instances(Overlay),
     /// A property of a table, in CQL.
     Table {
@@ -87,13 +87,13 @@ pub enum Class {
     Speculation,
 }
 
-/// When a change is kept.
+/// The condition under which a change is kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keep {
     /// If it improves latency by more than the measurements' margin.
     Better,
-    /// Unless it makes latency worse by more than the margin: it prevents what happens seldom but
-    /// hurts.
+    /// If it does not worsen latency by more than the margin: it prevents an event that is rare but
+    /// costly.
     NotWorse,
 }
 
@@ -160,7 +160,7 @@ impl Class {
 /// A change worth trying.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Its class.
+    /// Class of the candidate.
     pub class: Class,
     /// The proposed value, in a few words.
     #[serde(rename = "what")]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// The shell script that prints a host's facts. Its arguments are the folders whose disks matter.
+/// The shell script that prints a host's facts. Its arguments are the folders whose disks are
+/// tuned.
 pub const SCRIPT: &str = include_str!("../files/facts");
 
-/// Limit on the output of the script, in bytes. Longer output is refused.
+/// Limit on the output of the script, in bytes. A longer output is refused.
 pub const MAX_ANSWER: usize = 4 << 20;
 
 /// Limit on the number of cores. A larger number is refused.
@@ -18,7 +19,7 @@ pub struct Facts {
     pub cores: usize,
     /// Whether systemd is its init.
     pub systemd: bool,
-    /// Whether irqbalance spreads interrupts already.
+    /// Whether irqbalance runs, which already spreads interrupts.
     pub irqbalance: bool,
     /// Names in `/sys/block` of the disks that hold instances' data, including the members of
     /// arrays.
@@ -50,7 +51,7 @@ impl Facts {
     ///
     /// # Errors
     /// [`FactsError::Long`] if the output has more than [`MAX_ANSWER`] bytes, and
-    /// [`FactsError::Line`] for the first line that is none of those that the script prints.
+    /// [`FactsError::Line`] for the first line that the script would not print.
     pub fn parse(text: &str) -> Result<Self, FactsError> {
         if text.len() > MAX_ANSWER {
             return Err(FactsError::Long(text.len()));
@@ -88,7 +89,8 @@ impl Facts {
                 }
             }
             ("value", Some(path), Some(value), None) => {
-                // The path of a block device is long; its name in /sys/block is equivalent.
+                // The path of a block device is long; the path by its name in `/sys/block` is
+                // equivalent.
                 let path = match path.rsplit_once("/queue/") {
                     Some((device, file)) => {
                         format!("/sys/block/{}/queue/{file}", device.rsplit('/').next()?)
@@ -106,7 +108,7 @@ impl Facts {
     }
 
     /// Returns the content of a kernel file, or `None` if the facts lack the file. If the file
-    /// lists choices, returns the selected one.
+    /// lists choices, the selected one is returned.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
         self.values.get(path).map(|text| chosen(text))

@@ -4,14 +4,16 @@ use crate::change::{Candidate, Change, Class};
 use crate::facts::Facts;
 use std::collections::BTreeMap;
 
-/// Read-ahead in KiB: one chunk of Cassandra's files. Rows are read in random order, so what lies
-/// behind one is not read next, and displaces useful pages.
+/// Read-ahead in KiB: one chunk of Cassandra's files. Rows are read in random order, so data that
+/// is read ahead is seldom used, and displaces useful pages.
 const READ_AHEAD_KIB: u64 = 16;
 
-/// Memory maps of a process: Cassandra maps each of its files, and fails at the limit.
+/// The advised limit on the memory maps of a process: Cassandra maps each of its files, and fails
+/// at the limit. Larger limits are kept.
 const MAPS: u64 = 1_048_575;
 
-/// The advised upper bound of the limit on open files that a process may set (`fs.nr_open`).
+/// The advised upper bound of the limit on open files that a process may set (`fs.nr_open`). Larger
+/// bounds are kept.
 const OPEN_FILES: u64 = 1_048_576;
 
 /// The advised limit on connections that wait to be accepted: after a restart all clients reconnect
@@ -22,8 +24,8 @@ const BACKLOG: u64 = 4_096;
 /// limits are kept.
 const SOCKET_BYTES: u64 = 16 << 20;
 
-/// Seconds of silence after which a connection is probed, since firewalls forget it after some
-/// minutes.
+/// The advised time of silence, in seconds, after which a connection is probed: firewalls forget
+/// silent connections after some minutes. Shorter times are kept.
 const KEEP_ALIVE_SECONDS: u64 = 60;
 
 const PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -38,7 +40,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Returns the value to write, unless the present one is fine.
+    /// Returns the value to write, or `None` if the present value is fine.
     fn if_different(self, present: &str) -> Option<String> {
         let number = present.parse::<u64>().ok();
         match self {
@@ -96,8 +98,8 @@ fn advice(facts: &Facts) -> Vec<(Class, String, String)> {
         let of_disk = |file: &str| format!("/sys/block/{disk}/queue/{file}");
         want(Class::ReadAhead, of_disk("read_ahead_kb"), Wanted::AtMost(READ_AHEAD_KIB));
         let scheduler = of_disk("scheduler");
-        // Rotating disks are left alone. Virtual disks always claim to rotate, whatever is below
-        // them.
+        // Rotating disks are left unchanged. Virtual disks always report that they rotate, whatever
+        // the host's disks are.
         if facts.value(&of_disk("rotational")) == Some("0") && facts.offers(&scheduler, "none") {
             want(Class::Scheduler, scheduler, Wanted::Is("none"));
         }
@@ -135,7 +137,8 @@ fn advice(facts: &Facts) -> Vec<(Class, String, String)> {
     all
 }
 
-/// Returns the three limits of a connection's memory with a larger maximum, if it is too small.
+/// Returns the three limits of a connection's memory with a larger maximum, or `None` if the
+/// maximum is large enough.
 fn widened(facts: &Facts, path: &str) -> Option<String> {
     let numbers: Vec<u64> =
         facts.value(path)?.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -143,7 +146,7 @@ fn widened(facts: &Facts, path: &str) -> Option<String> {
     (most < SOCKET_BYTES).then(|| format!("{least} {usual} {SOCKET_BYTES}"))
 }
 
-/// If one core serves all interrupts of a network card, returns a core of its own for each of them.
+/// If one core serves all interrupts of a network card, assigns each interrupt a core of its own.
 fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
     let mut all = Vec::new();
     if facts.irqbalance || facts.cores < 2 {

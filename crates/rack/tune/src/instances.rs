@@ -11,20 +11,21 @@ use std::collections::BTreeMap;
 /// Limit on the heap that is tried, in MiB.
 const MOST_HEAP_MIB: u64 = 16 * 1_024;
 
-/// The smallest heap for which the concurrent collector is worth trying, MiB: it needs headroom.
+/// The smallest heap with which the concurrent collector is tried, in MiB: it needs headroom.
 const CONCURRENT_FROM_MIB: u64 = 1_024;
 
 /// The largest number of cores with which the serial collector is tried.
 const SERIAL_UP_TO: usize = 2;
 
-/// Compaction throughput of an instance. It suffices for what small servers ingest, and more would
+/// Compaction throughput of an instance. It suffices for the writes of small servers; more would
 /// slow down reads.
 const COMPACTION: &str = "64MiB/s";
 const COMPACTION_LOW: &str = "16MiB/s";
 
 const MIB: f64 = 1_048_576.0;
 
-/// Returns the candidates for a description, which includes the settings found before.
+/// Returns the candidates for a description. The description includes the settings that tuning
+/// found before.
 #[must_use]
 pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let Some(cassandra) = &spec.cassandra else { return Vec::new() };

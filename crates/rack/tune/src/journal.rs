@@ -1,4 +1,4 @@
-//! The journal: records each change of tuning durably before it is made, with the way to undo it.
+//! The journal: before tuning makes a change, it durably records the change and how to undo it.
 
 use crate::change::{Change, Class};
 use crate::measured::Measured;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Name of the file in the rack's folder.
 pub(crate) const FILE: &str = "tune.json";
 
-/// Limit on the entries of a journal. Runs add to the same file until they are undone; a run that
+/// Limit on the entries of a journal. Runs add to the same file until they are undone. A run that
 /// would exceed the limit ends with [`TuneError::Full`](crate::TuneError::Full).
 pub const MAX_ENTRIES: usize = 1_000;
 
@@ -20,49 +20,50 @@ pub const MAX_ENTRIES: usize = 1_000;
 pub enum TrialState {
     /// The candidate is being tried, or tuning was interrupted during the trial.
     Trying,
-    /// The candidate improved the score, or did not worsen it if that is enough for its class, and
+    /// The candidate improved the score, or did not worsen it if its class requires no more. It
     /// stays in effect.
     Kept,
-    /// The candidate did not help, or tuning was stopped or interrupted, and it was undone.
+    /// The candidate did not help, or tuning was stopped or interrupted. It was undone.
     Undone,
-    /// The candidate could not be applied or measured, for this reason, and was undone.
+    /// The candidate could not be applied or measured, for the given reason. It was undone.
     Failed(String),
 }
 
 /// A candidate and its outcome.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its class.
+    /// Class of the candidate.
     pub class: Class,
     /// The proposed value.
     #[serde(rename = "what")]
     pub proposed: String,
-    /// The value before.
+    /// The value before the change.
     pub present: String,
     /// The reason to try it.
     pub why: String,
     /// The changes that were made.
     pub changes: Vec<Change>,
-    /// The changes that undo it, in order.
+    /// The changes that undo the candidate, in order.
     pub back: Vec<Change>,
     /// The outcome.
     pub state: TrialState,
-    /// The measurement just before it.
+    /// The measurement just before the candidate was applied.
     pub before: Option<Measured>,
-    /// The measurement with it.
+    /// The measurement with the candidate. `None` if there is none.
     pub after: Option<Measured>,
 }
 
-/// The journal of a rack's tuning, kept in its folder. [`run`](crate::run) saves it before each
-/// change and after each outcome, so that [`undo`](crate::undo), or a later run after a crash,
-/// finds the changes that lead back.
+/// The journal of a rack's tuning, kept in the rack's folder. [`run`](crate::run) saves it before
+/// each change and after each outcome. After a crash, [`undo`](crate::undo) or a later run finds in
+/// it the changes that restore the earlier settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Journal {
-    /// The measurement before anything was changed.
+    /// The measurement before the first change.
     pub before: Option<Measured>,
     /// The measurement after the last candidate.
     pub after: Option<Measured>,
-    /// The share by which measurements of the same settings differ.
+    /// The relative difference of two measurements of the same settings
+    /// ([`margin`](crate::margin)).
     pub margin: f64,
     /// All candidates that were tried, in order.
     pub entries: Vec<Entry>,
@@ -71,7 +72,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads the journal from a rack's folder; a missing file is an empty journal.
+    /// Reads the journal from a rack's folder. A missing file is read as an empty journal.
     ///
     /// # Errors
     /// The file exists but cannot be read, or is not the JSON of a journal. The error has the path.
@@ -96,7 +97,7 @@ impl Journal {
         replace(&self.path, self)
     }
 
-    /// Returns the changes that undo everything still in effect, the last first.
+    /// Returns the changes that undo everything still in effect. The last change is undone first.
     #[must_use]
     pub fn way_back(&self) -> Vec<Change> {
         let standing =

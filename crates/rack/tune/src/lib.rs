@@ -1,11 +1,12 @@
 //! Tunes a rack: finds settings worth trying, keeps those that measurably help, and can undo them.
 //!
-//! [`Facts`] are the present settings of a host; [`candidates`] computes what is worth trying from
-//! them and the rack's description, by pure functions. [`run`] tries one [`Candidate`] after
-//! another on a [`Subject`]: it measures before and after, and keeps a change only if it helps by
-//! more than two measurements of the same settings differ. Before each change the [`Journal`]
-//! durably records how to undo it, and [`undo`] undoes everything. Settings found for instances are
-//! an [`Overlay`] over the rack's description, whose file is never changed.
+//! [`Facts`] are the present settings of a host. [`candidates`] computes the changes worth trying
+//! from the facts and the rack's description, by pure functions. [`run`] tries one [`Candidate`]
+//! after another on a [`Subject`]: it measures before and after, and keeps a change only if the
+//! improvement exceeds the difference of two measurements of the same settings. Before each change
+//! the [`Journal`] durably records how to undo it, and [`undo`] undoes everything. Settings found
+//! for instances are an [`Overlay`] over the rack's description; the description's file is never
+//! changed.
 
 mod change;
 mod facts;
@@ -27,7 +28,7 @@ pub use tables::{Table, Tables};
 
 use sprat_plan::Spec;
 
-/// Returns what is worth trying, in the order of [`Class::ALL`]: settings of instances from the
+/// Returns the changes worth trying, in the order of [`Class::ALL`]: settings of instances from the
 /// description, of hosts from their facts, and of tables.
 #[must_use]
 pub fn candidates(spec: &Spec, hosts: &[(String, Facts)], tables: &[Table]) -> Vec<Candidate> {

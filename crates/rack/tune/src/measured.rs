@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use sprat_load::LoadReport;
 
-/// Lower limit on the margin: on any machine a smaller relative improvement is noise.
+/// Lower limit on the margin: on any machine a smaller relative difference is noise.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// Limit on the margin: a larger improvement counts however noisy the machine is.
+/// Upper limit on the margin: a larger improvement counts even on a noisy machine.
 const MOST_MARGIN: f64 = 0.5;
 
-/// The latency that a window without answers counts as, in ms.
+/// The latency, in ms, that stands for a window without answers.
 const NOTHING_MS: f64 = 60_000.0;
 
 /// A load's result. Times are in ms, from the intended start of operations.
@@ -17,7 +17,7 @@ const NOTHING_MS: f64 = 60_000.0;
 pub struct Measured {
     /// The value to compare, lower is better: the geometric mean of the 99th percentiles of the
     /// report's full windows. A window without answers counts as 60,000 ms, and a load without full
-    /// windows has this score. A single bad window hardly changes the score, but many do.
+    /// windows has this score. A single bad window hardly changes the score; many bad windows do.
     pub score: f64,
     /// Median latency.
     pub p50: f64,
@@ -33,7 +33,7 @@ pub struct Measured {
     pub done: f64,
     /// The number of windows in which the load missed its rate.
     pub missed: usize,
-    /// The number of windows in the report, among them partial ones.
+    /// The number of windows in the report, including partial ones.
     pub seconds: usize,
 }
 
@@ -69,15 +69,16 @@ impl Measured {
     }
 }
 
-/// Returns the relative difference of the scores of two measurements of the same settings, but at
-/// least 0.05 and at most 0.5. Smaller differences between other settings are noise.
+/// Returns the relative difference of the scores of two measurements of the same settings, limited
+/// to 0.05 to 0.5. Differences below the margin between other settings are noise.
 #[must_use]
 pub fn margin(one: &Measured, other: &Measured) -> f64 {
     let (small, large) = (one.score.min(other.score), one.score.max(other.score));
     (large / small.max(f64::MIN_POSITIVE) - 1.0).clamp(LEAST_MARGIN, MOST_MARGIN)
 }
 
-/// Returns whether the score of `before` exceeds that of `after` by more than the share `margin`.
+/// Returns whether `after` improves on `before` by more than `margin`: the score of `before`
+/// exceeds `1 + margin` times that of `after`.
 #[must_use]
 pub fn better(before: &Measured, after: &Measured, margin: f64) -> bool {
     after.score * (1.0 + margin) < before.score

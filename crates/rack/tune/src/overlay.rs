@@ -1,4 +1,4 @@
-//! The settings of instances that tuning found, which take precedence over the rack's description.
+//! The settings of instances that tuning found. They take precedence over the rack's description.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,18 +18,18 @@ const MIB: f64 = 1_048_576.0;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overlay {
-    /// Heap, MiB.
+    /// Heap, MiB; `None` leaves the description's.
     pub heap_mib: Option<u64>,
-    /// Garbage collector.
+    /// Garbage collector; `None` leaves the description's.
     pub collector: Option<Collector>,
     /// Settings of `cassandra.yaml`.
     pub yaml: BTreeMap<String, Value>,
-    /// Further arguments for the JVM.
+    /// Additional arguments for the JVM.
     pub java: Vec<String>,
 }
 
 impl Overlay {
-    /// Reads the overlay from a rack's folder; a missing file is an empty overlay.
+    /// Reads the overlay from a rack's folder. A missing file is read as an empty overlay.
     ///
     /// # Errors
     /// The file exists but cannot be read, or is not the JSON of an overlay. The error has the
@@ -47,7 +47,7 @@ impl Overlay {
         }
     }
 
-    /// Writes the overlay to a rack's folder atomically; an empty one removes the file.
+    /// Writes the overlay to a rack's folder atomically. An empty overlay removes the file.
     ///
     /// # Errors
     /// The new file cannot be written, synced or renamed, or the old one cannot be removed.
@@ -64,7 +64,7 @@ impl Overlay {
         }
     }
 
-    /// Returns the description with these settings.
+    /// Returns the description with the overlay's settings in place of its own.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
         if let Some(cassandra) = &mut spec.cassandra {
@@ -78,7 +78,7 @@ impl Overlay {
         spec
     }
 
-    /// Merges another overlay into this one; the other takes precedence.
+    /// Merges another overlay into this one; the other overlay takes precedence.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut both = self.clone();
@@ -90,7 +90,7 @@ impl Overlay {
         both
     }
 
-    /// Returns the settings as lines of a rack's description, to be copied there.
+    /// Returns the settings as lines of a rack's description, for the user to copy there.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -116,7 +116,7 @@ impl Overlay {
     }
 }
 
-/// Returns the name of a collector in descriptions.
+/// Returns the name that descriptions use for a collector.
 #[must_use]
 pub(crate) fn name(collector: Collector) -> &'static str {
     match collector {

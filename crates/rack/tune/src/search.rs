@@ -6,7 +6,7 @@ use crate::measured::{Measured, better, margin};
 use std::io;
 
 /// The rack that is tuned: it reports present settings, applies changes, and measures latency under
-/// load. Implementations are live racks, and simulated ones in tests.
+/// load. It is a live rack, or in tests a simulated one.
 pub trait Subject {
     /// Returns the change that would undo `change`, without changing anything.
     ///
@@ -14,19 +14,19 @@ pub trait Subject {
     /// The present value of the setting cannot be read. The text is shown to the user.
     fn present(&mut self, change: &Change) -> Result<Change, String>;
 
-    /// Makes changes in order, and waits until the rack is well again. Of several changes to
-    /// instances only the last one has to take effect.
+    /// Makes changes in order, and waits until the rack is healthy again. If several changes
+    /// concern instances, only the last has to take effect.
     ///
     /// # Errors
-    /// A change failed, or the rack did not become well after it. Earlier changes may have been
+    /// A change failed, or the rack did not become healthy after it. Earlier changes may have been
     /// made.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
     /// Restarts all instances that were measured since their last start, and waits until the rack
-    /// is well.
+    /// is healthy.
     ///
     /// # Errors
-    /// An instance does not restart, or the rack does not become well in time.
+    /// An instance does not restart, or the rack does not become healthy in time.
     fn restart_instances(&mut self) -> Result<(), String>;
 
     /// Measures latency with the present settings.
@@ -35,8 +35,8 @@ pub trait Subject {
     /// The measurement failed.
     fn measure(&mut self) -> Result<Measured, String>;
 
-    /// Returns whether tuning should stop: the present candidate is undone, and what was kept
-    /// stays.
+    /// Returns whether tuning should stop. If so, the present candidate is undone, and the
+    /// candidates that were kept stay in effect.
     fn stopped(&self) -> bool;
 
     /// Receives an event.
@@ -46,13 +46,14 @@ pub trait Subject {
 /// An event of tuning.
 #[derive(Clone, Copy, Debug)]
 pub enum TuneEvent<'a> {
-    /// The measurement before any change, and the margin of measurements.
+    /// The measurement before any change, and the margin ([`margin`]).
     Before(&'a Measured, f64),
-    /// A candidate is tried: it, its number from 1, and how many there are.
+    /// A candidate is about to be tried: the candidate, its number from 1, and the number of
+    /// candidates.
     Trying(&'a Candidate, usize, usize),
     /// The outcome of a candidate.
     Tried(&'a Entry),
-    /// A candidate that an interrupted run had left half-way was undone.
+    /// A candidate was undone that an interrupted run had left in effect without an outcome.
     Recovered(&'a Entry),
     /// The final measurement.
     After(&'a Measured),
@@ -72,7 +73,7 @@ pub enum TuneError {
         /// The error.
         why: String,
     },
-    /// Earlier runs have filled the journal.
+    /// The journal has [`MAX_ENTRIES`] entries, most from earlier runs.
     #[error(
         "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`) to \
          start again"
@@ -85,16 +86,16 @@ fn during(doing: &str) -> impl FnOnce(String) -> TuneError {
     move |why| TuneError::Subject { doing, why }
 }
 
-/// Tries candidates in order, after undoing what an interrupted run left half-way. If one of them
-/// restarts instances, instances are restarted before every measurement: they get faster while they
-/// run, which must not count for a candidate.
+/// Undoes the candidate that an interrupted run left without an outcome, then tries candidates in
+/// order. If any candidate restarts instances, instances are restarted before every measurement:
+/// instances get faster while they run, and this must not count for a candidate.
 ///
 /// # Errors
-/// [`TuneError::Journal`] if the journal cannot be saved, [`TuneError::Subject`] if a measurement
-/// without a new candidate fails, a present setting cannot be read or a change cannot be undone,
-/// and [`TuneError::Full`] if the journal has [`MAX_ENTRIES`]. The journal then has all changes in
-/// effect, and those that undo them. A candidate that cannot be applied or measured is no error: it
-/// is undone, and recorded as failed.
+/// [`TuneError::Journal`] if the journal cannot be saved. [`TuneError::Subject`] if a measurement
+/// without a new candidate fails, a present setting cannot be read, or a change cannot be undone.
+/// [`TuneError::Full`] if the journal has [`MAX_ENTRIES`]. After an error the journal has all
+/// changes that are in effect, and the changes that undo them. A candidate that cannot be applied
+/// or measured is no error: it is undone, and recorded as failed.
 pub fn run(
     rack: &mut impl Subject,
     journal: &mut Journal,
@@ -106,7 +107,8 @@ pub fn run(
     let first = measure(rack, restart).map_err(during("measuring the present settings"))?;
     let mut current = measure(rack, restart).map_err(during("measuring the present settings"))?;
     journal.margin = margin(&first, &current);
-    // Of the two first measurements the better one counts: a change must beat it.
+    // The journal records the better of the first two measurements, so that noise is not shown as
+    // an improvement.
     if journal.before.is_none() {
         journal.before = Some(if first.score < current.score { first } else { current });
     }
@@ -139,8 +141,8 @@ pub fn run(
         }
         journal.save()?;
         rack.notify(&TuneEvent::Tried(&journal.entries[number]));
-        // The next candidate is compared with a new measurement: machines change from minute to
-        // minute.
+        // The next candidate is compared with a new measurement, since machines change from minute
+        // to minute.
         if journal.entries[number].state != TrialState::Kept
             && !rack.stopped()
             && at + 1 < candidates.len()
@@ -157,7 +159,7 @@ pub fn run(
     Ok(())
 }
 
-/// Records what is about to be tried, with the way to undo it. Returns the entry's number.
+/// Records the candidate that is about to be tried, and how to undo it. Returns the entry's number.
 fn begin(
     rack: &mut impl Subject,
     journal: &mut Journal,
@@ -194,7 +196,7 @@ fn begin(
     Ok(journal.entries.len() - 1)
 }
 
-/// Measures latency; with `restart`, just after restarting instances.
+/// Measures latency. With `restart`, instances are restarted first.
 fn measure(rack: &mut impl Subject, restart: bool) -> Result<Measured, String> {
     if restart {
         rack.restart_instances()?;
@@ -216,11 +218,11 @@ fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneErr
     Ok(())
 }
 
-/// Undoes all changes in effect, the last one first, and clears the journal. Returns the number of
-/// changes that it undid.
+/// Undoes all changes in effect, the last change first, and clears the journal. Returns the number
+/// of changes that were undone.
 ///
 /// # Errors
-/// [`TuneError::Subject`] if a change cannot be undone: the journal then still has all changes.
+/// [`TuneError::Subject`] if a change cannot be undone; the journal then still has all changes.
 /// [`TuneError::Journal`] if the cleared journal cannot be saved.
 pub fn undo(rack: &mut impl Subject, journal: &mut Journal) -> Result<usize, TuneError> {
     let back = journal.way_back();

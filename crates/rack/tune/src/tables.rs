@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Time for a statement: small machines take seconds to alter a table.
+/// Timeout of a statement: small machines take seconds to alter a table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Limit on the name of a table with its keyspace, in bytes.
+/// Limit on the length of `keyspace.table`, in bytes. A longer name is refused.
 const MAX_NAME: usize = 128;
 
 /// The properties that are tuned, as ALTER TABLE names them.
@@ -82,7 +82,7 @@ impl Tables {
     /// Connects to a cluster. Call it from the network of its instances.
     ///
     /// # Errors
-    /// The runtime cannot be built, or no contact can be reached or answers in time.
+    /// The runtime cannot be built, no contact can be reached, or none answers in time.
     pub fn connect(contacts: &[String]) -> Result<Self, String> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -161,7 +161,8 @@ fn literal(map: &[(&str, &str)]) -> String {
     format!("{{{}}}", all.join(", "))
 }
 
-/// Splits and checks a table's name, which goes into statements unquoted.
+/// Splits a table's name into keyspace and table, and checks both: statements contain them
+/// unquoted.
 fn parts(name: &str) -> Result<(&str, &str), String> {
     let plain = |part: &str| {
         !part.is_empty()

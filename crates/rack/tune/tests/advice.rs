@@ -63,7 +63,8 @@ fn advice_follows_from_facts() {
         of(Class::Interrupts, &spec, &facts),
         [[host("/proc/irq/31/smp_affinity_list", "1")]]
     );
-    // If irqbalance runs, interrupts are left to it; missing files are not asked for.
+    // If irqbalance runs, interrupts are left to it. Kernel files that the facts lack are not
+    // advised.
     let spread = Facts::parse(&format!("{HOST}irqbalance\n")).expect("an answer");
     assert!(of(Class::Interrupts, &spec, &[("a".to_owned(), spread)]).is_empty());
     assert!(of(Class::Governor, &spec, &facts).is_empty());
@@ -150,7 +151,7 @@ fn malformed_facts_are_refused() {
     }
 }
 
-/// The script works on this machine.
+/// The script of facts runs on this machine, and its output can be parsed.
 #[test]
 fn the_script_works_on_this_machine() {
     let here = std::env::current_dir().expect("a folder");

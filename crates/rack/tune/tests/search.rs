@@ -1,5 +1,5 @@
-//! Tunes simulated racks: what helps is kept, what does not is undone, and undoing works after any
-//! failure.
+//! Tunes simulated racks. Changes that help are kept, other changes are undone, and undoing works
+//! after any failure.
 
 use proptest::prelude::*;
 use sprat_tune::{
@@ -19,7 +19,7 @@ struct Rack<'a> {
     world: &'a mut World,
     /// Factor of a setting, `path = value`, on latency.
     factors: &'a BTreeMap<String, f64>,
-    /// Factors of the measurements' errors, used one after another, again and again.
+    /// Factors by which measurements err, used in turn, from the start again after the last.
     noise: Vec<f64>,
     measured: usize,
     /// Number of calls after which everything fails.
@@ -27,7 +27,8 @@ struct Rack<'a> {
     calls: usize,
     /// Number of measurements after which tuning is asked to stop.
     stops_at: usize,
-    /// Factor of each measurement since instances started: they get faster.
+    /// Each measurement since instances started multiplies latency by this factor: instances get
+    /// faster.
     warmth: f64,
     /// Measurements since instances started.
     age: i32,
@@ -166,7 +167,8 @@ fn changes_that_help_are_kept_and_others_undone() {
     ];
     run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect("it runs");
     let refused = TrialState::Failed("refused".to_owned());
-    // 2 % is noise for a change that must help, and no harm for one that must only not hurt.
+    // An improvement of 2 % is noise: a change that must help is undone, and a change that must
+    // only not hurt is kept.
     assert_eq!(
         states(&journal),
         [
@@ -203,8 +205,8 @@ fn noise_is_no_improvement() {
     assert_eq!(states(&journal), [TrialState::Undone]);
 }
 
-/// Instances are slow just after their start. A change with a restart must not lose by that, and
-/// one without must not win.
+/// Instances are slow just after their start. This must not count against a change with a restart,
+/// nor for a change without one.
 #[test]
 fn warm_instances_are_not_taken_for_faster() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -240,7 +242,7 @@ fn an_interrupted_candidate_is_undone() {
 }
 
 proptest! {
-    /// After a failure at any call, a later run or an undo finds what it needs in the journal.
+    /// After a failure at any call, the journal has what a later run or an undo needs.
     #[test]
     fn undo_works_after_a_failure_at_any_call(
         helps in proptest::collection::vec(proptest::bool::ANY, 1..6),

@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// Returns the number that an increment finds in the value; `None` if it is not one.
+    /// Returns the number that an increment finds in the value; `None` if the value is no number.
     #[must_use]
     pub fn number(self) -> Option<i64> {
         match self {
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// Describes how `got` differs; `None` if it is equal.
+    /// Describes how `got` differs from the value's bytes; `None` if they are equal.
     pub(super) fn difference(self, got: &[u8]) -> Option<String> {
         let expected = self.bytes();
         if expected == got {

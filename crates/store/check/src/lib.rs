@@ -1,10 +1,11 @@
 //! A model of the store: operations drawn from a seed, and the answers that a correct store gives.
 //!
-//! The model is exact as long as no other client uses the table: an object has the value and
-//! version of the last acknowledged operation, a condition holds or not, an overwrite has the next
-//! version, a new object a higher one than its key ever had. At most one operation may be in
-//! progress for each object; [`Run`] ensures that. It also runs several additions to one number at
-//! a time, which shows whether any is executed twice or not at all.
+//! The model is exact as long as no other client uses the table. An object has the value and
+//! version of the last acknowledged operation, so the model knows whether a condition holds. An
+//! overwrite has the next version; a new object has a higher version than its key ever had. At most
+//! one operation may be in progress for each object; [`Run`] ensures that. [`Run`] also keeps
+//! several additions to one number in progress, which shows whether any is executed twice or not at
+//! all.
 
 mod content;
 mod model;

@@ -36,7 +36,7 @@ impl fmt::Display for Disagreement {
 #[derive(Clone, Copy, Debug, Default)]
 struct ObjectState {
     content: Option<Content>,
-    /// Its version; for an absent object, the highest that it ever had.
+    /// The object's version; for an absent object, the highest that it ever had.
     version: u64,
 }
 
@@ -51,7 +51,8 @@ impl ObjectState {
 enum ExpectedAnswer {
     Found(Content, u64),
     Missing,
-    /// Stored: over an object with the next version, otherwise with a higher one than ever before.
+    /// Stored, with the next version if there was an object, otherwise with a version above all
+    /// that the key ever had.
     Stored(Content, ExpectedVersion),
     Summed(i64, ExpectedVersion),
     Removed(u64),
@@ -76,8 +77,8 @@ impl ExpectedVersion {
 
 /// The state of all objects of a table that only one client uses.
 ///
-/// Pass it every operation with its answer in the order of the operations on each object; it
-/// compares them and records the new state.
+/// Pass every operation with its answer to [`verify`](Self::verify), in the order of the operations
+/// on each object. It compares the answer with the model and records the new state.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     objects: HashMap<usize, ObjectState>,
@@ -106,8 +107,8 @@ impl Model {
         self.objects.get(&key).copied().unwrap_or_default()
     }
 
-    /// Compares an answer with the model, and records the object's new state, with versions that
-    /// the model cannot predict.
+    /// Compares an answer with the model, and records the object's new state. The version of a new
+    /// object comes from the answer, since the model cannot predict it.
     ///
     /// # Errors
     /// [`Disagreement`] when the model does not allow the answer.
@@ -220,7 +221,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Describes an answer, with how its value differs from the expected one.
+    /// Describes an answer, and how a value in it differs from the expected one.
     fn describe(self, outcome: &Outcome) -> String {
         match (self, outcome) {
             (Self::Found(content, _), Outcome::Found { version, value }) => {

@@ -37,9 +37,9 @@ pub enum Action {
 /// One operation on one object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
-    /// Its number in the sequence, from 1.
+    /// The operation's number in the sequence, from 1.
     pub number: u64,
-    /// Number of its key.
+    /// The number of the operation's key.
     pub key: usize,
     /// The action.
     pub action: Action,
@@ -52,7 +52,7 @@ pub enum Outcome {
     Found {
         /// The object's version.
         version: u64,
-        /// Its value.
+        /// The object's value.
         value: Vec<u8>,
     },
     /// A get or removal found no object.

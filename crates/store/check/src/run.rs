@@ -11,14 +11,14 @@ use super::operation::{Action, Operation, Outcome, key_name};
 use super::shared::{SHARED_KEY, SharedCounter};
 use super::work::Work;
 
-/// One of this many operations is an addition to one number, which all such operations share.
+/// One in this many operations is an addition to one number, which all such operations share.
 pub const SHARED_EVERY: u64 = 10;
 
 /// A check that could not go on: there was no answer, or an invalid one.
 #[derive(Debug, Failure)]
 #[error("{place}: {source}")]
 pub struct CheckError {
-    /// The operation.
+    /// The operation that failed, or the scan at the end.
     pub place: String,
     /// The client's error.
     pub source: Error,
@@ -60,7 +60,7 @@ impl Counts {
 enum InFlight {
     /// An operation on an object of its own.
     Alone(Operation),
-    /// An addition to the shared number, by its number in the sequence.
+    /// An addition to the shared number; this is the operation's number in the sequence.
     Shared(u64),
 }
 
@@ -78,7 +78,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Makes a check in `table`, which must be new, of the operations that `work` draws; `depth` of
+    /// Makes a check in `table`, which must be new. `work` draws the operations; up to `depth` of
     /// them run at a time, at least one.
     pub fn new(client: &'a mut Client, table: Table, work: Work, depth: usize) -> Self {
         let (model, shared) = (Model::default(), SharedCounter::new(depth.max(1)));
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
         Self { client, table, depth, work, model, shared, in_flight, counts: Counts::default() }
     }
 
-    /// Counts of the operations so far.
+    /// Returns the counts of the operations so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

@@ -1,5 +1,5 @@
-//! A counter to which several operations in progress add one each: in whatever order they are
-//! executed, each of the sums from 1 on is the answer to exactly one of them.
+//! A counter to which several operations in progress add one each. In whatever order they are
+//! executed, each sum from 1 on is the answer to exactly one of them.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ pub struct SharedCounter {
     /// but an addition is executed later than any that was begun `depth` additions before it.
     depth: usize,
     begun: u64,
-    /// All sums up to here were answers.
+    /// All sums up to this one were answers.
     confirmed: u64,
-    /// Sums beyond the next one that were answers: fewer than `depth`.
+    /// Sums that were answers although the sum after `confirmed` was not yet: fewer than `depth`.
     ahead: BTreeSet<u64>,
 }
 

@@ -50,8 +50,8 @@ impl Work {
     }
 
     /// Draws the next operation. It avoids keys for which `busy` returns true: these have an
-    /// operation in progress, whose answer the model does not know yet. They must be fewer than
-    /// half of [`KEYS`].
+    /// operation in progress, whose answer the model does not know yet. Fewer than half of the
+    /// [`KEYS`] may be busy.
     pub fn draw(&mut self, model: &Model, busy: impl Fn(usize) -> bool) -> Operation {
         self.drawn += 1;
         let mut key = self.index(KEYS);
@@ -67,7 +67,7 @@ impl Work {
             },
             2 => Action::Remove { condition: self.condition(model.version(key)) },
             _ => {
-                // Mostly on an object that is a number.
+                // Mostly increments an object that is a number.
                 let counter = key - key % COUNTERS;
                 if self.random.chance(7, 8) && !busy(counter) {
                     key = counter;

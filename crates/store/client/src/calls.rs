@@ -23,9 +23,9 @@ const _: () = assert!(MAX_PENDING <= MAX_OPERATION_SLOTS as usize);
 /// it asks the coordinator whether another server has the tablet.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Timeout of an attempt after another has failed, or at a server that was silent: doubled for each
-/// failed attempt, up to [`ATTEMPT_TIMEOUT`]. It is short because the coordinator may assign the
-/// tablet to another server in the meantime.
+/// Timeout of an attempt at a server that was silent, or after an earlier attempt has failed. It is
+/// doubled for each failed attempt, up to [`ATTEMPT_TIMEOUT`]. It is short because the coordinator
+/// may assign the tablet to another server in the meantime.
 const RETRY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Interval at which the client asks the coordinator for a tablet that has no server.
@@ -34,24 +34,26 @@ pub(crate) const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval at which the client checks whether a table that an operation waits for is located.
 const LOCATE_POLL: Duration = Duration::from_millis(2);
 
-/// Silent servers remembered; those beyond the limit are treated as if they had answered.
+/// The largest number of silent servers remembered; the client treats others as if they had
+/// answered.
 const MAX_SILENT: usize = 64;
 
-/// Wait before the next coordinator is tried, when one does not lead.
+/// Wait before the client tries the next coordinator, when one does not lead.
 const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
 
-/// Waits between two attempts at one operation: doubled each time, within these bounds.
+/// Shortest and longest wait between two attempts at one operation; the wait is doubled each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
 
-/// Up to this size, bytes, a slot keeps its request buffer for its next operation.
+/// Largest request buffer, in bytes, that a slot keeps for its next operation.
 const KEEP_BYTES: usize = 4096;
 
-/// Number of longer buffers kept for any slot's next long operation, and the longest such.
+/// Number of longer buffers kept for long operations in any slot, and the largest such buffer in
+/// bytes.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 2 << 20;
 
-/// Takes answers: an operation's tag, and its answer or why there is none. The answer borrows from
-/// the receive buffer, so the function must copy what it keeps.
+/// Takes the result of an operation: its tag, and either its answer or the error. The answer
+/// borrows from the receive buffer, so the function must copy what it keeps.
 pub type AnswerSink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 
 /// The state of an operation in progress.
@@ -59,29 +61,30 @@ pub type AnswerSink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 pub(crate) struct Pending {
     pub(crate) tag: u64,
     pub(crate) target: ServerHandle,
-    /// The table that the operation is on, if its server is to be found by the table.
+    /// The table whose server executes the operation; `None` if the operation has a fixed receiver.
     pub(crate) table: Option<u32>,
     pub(crate) repeats: RepeatRule,
-    /// Whether any coordinator that leads can execute it.
+    /// Whether the operation is for the coordinator that leads.
     pub(crate) to_leader: bool,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
-    /// Attempts that have failed.
+    /// Number of attempts that have failed.
     pub(crate) tries: u32,
-    /// A request that was sent may have been executed.
+    /// Whether a request that was sent may have been executed.
     pub(crate) maybe_executed: bool,
-    /// The caller was given an error, and only the call in progress still has to end.
+    /// Whether the caller was given an error already, so that only the call in progress still has
+    /// to end.
     pub(crate) given_up: bool,
-    /// The operation waits because, as far as the client knows, no server has its tablet.
+    /// Whether the operation waits because, as far as the client knows, no server has its tablet.
     pub(crate) unserved: bool,
 }
 
 /// Whether an operation may be sent again although it may have been executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RepeatRule {
-    /// Yes: executing it twice is the same as once.
+    /// Yes: executing the operation twice has the same effect as once.
     Freely,
-    /// Yes, for some time: it has an id that lets the server recognize it.
+    /// Yes, within [`RETRY_WINDOW`]: the operation has an id by which the server recognizes it.
     ById,
     /// No.
     Never,
@@ -138,14 +141,15 @@ pub(crate) struct Calls {
     entries: Vec<RequestSlot>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
-    /// Operations to send again, by when.
+    /// Operations to send again, each with the time at which to do so.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
     /// Tables that may have moved to other servers.
     doubted: Vec<u32>,
-    /// Servers that did not answer the last call, and whether [`take_silent`](Self::take_silent)
-    /// has yet to report that.
+    /// Servers that did not answer the last call, each with whether
+    /// [`take_silent`](Self::take_silent) has yet to report it.
     silent: Vec<(ServerHandle, bool)>,
-    /// A coordinator that does not lead or does not answer, and the locator it named instead.
+    /// A coordinator that does not lead or does not answer, and the locator of the leader that it
+    /// named; the locator is empty if it named none.
     redirect: Option<(ServerHandle, String)>,
     /// Whether any call was ever answered.
     any_answered: bool,
@@ -244,8 +248,8 @@ impl Calls {
         self.pending(index).to_leader
     }
 
-    /// Returns, once, a coordinator that does not lead or does not answer, and the locator it named
-    /// instead.
+    /// Returns, once, a coordinator that does not lead or does not answer, and the locator of the
+    /// leader that it named; the locator is empty if it named none.
     pub(crate) fn take_redirect(&mut self) -> Option<(ServerHandle, String)> {
         self.redirect.take()
     }
@@ -290,8 +294,8 @@ impl Calls {
         }
     }
 
-    /// Adds the tables of operations to [`take_doubted`](Self::take_doubted) that have waited long
-    /// for a server and must not be sent to another.
+    /// Finds operations that have waited long for a server and must not be sent to another, and
+    /// adds their tables to those that [`take_doubted`](Self::take_doubted) returns.
     pub(crate) fn doubt_old(&mut self, now: Nanos) {
         let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
         let old = old.filter(|pending| {
@@ -302,8 +306,8 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on a table that were sent to servers which no longer have one of its
-    /// tablets, and that must not be sent again: no answer will come.
+    /// Ends operations on `table` for which no answer will come: they must not be sent again, and
+    /// `place` shows that the server to which they were sent no longer has their tablet.
     pub(crate) fn give_up_moved(
         &mut self,
         now: Nanos,
@@ -334,7 +338,8 @@ impl Calls {
         self.any_answered
     }
 
-    /// Fails all operations for a coordinator. Calls in progress for them still have to end.
+    /// Fails all operations that are for the leading coordinator. Their calls in progress still
+    /// have to end.
     pub(crate) fn end_refused(&mut self, error: &Error, sink: AnswerSink<'_>) {
         let mut ended = Vec::new();
         for (index, entry) in (0..).zip(&mut self.entries) {
@@ -356,8 +361,9 @@ impl Calls {
         ended.into_iter().for_each(|(_, tag)| sink(tag, Err(error.clone())));
     }
 
-    /// Returns an operation's bytes, and the deadline of its next attempt: early for one that may
-    /// be executed twice, so that it can be sent to the server that has the tablet by then.
+    /// Returns an operation's bytes, and the deadline of its next attempt. An operation that may be
+    /// sent again gets an early deadline, so that it can go to the server that has the tablet by
+    /// then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
         let attempt = match pending.tries {
@@ -408,7 +414,7 @@ impl Calls {
         self.due.push(Reverse((at, index)));
     }
 
-    /// Sends an operation again after a while, unless its deadline comes first.
+    /// Sends an operation again after its backoff, or ends it when its deadline comes first.
     pub(crate) fn retry(&mut self, now: Nanos, index: u32) {
         let backoff = &mut self.entries[index as usize].backoff;
         let wait = *backoff;
@@ -420,7 +426,7 @@ impl Calls {
         self.due.peek().map_or(Nanos::NEVER, |&Reverse((at, _))| at)
     }
 
-    /// Returns the next operation to send again; ends those whose deadline has passed.
+    /// Returns the next operation to send again, and ends operations whose deadline has passed.
     pub(crate) fn take_due(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Option<u32> {
         while let Some(&Reverse((at, index))) = self.due.peek() {
             if at > now {
@@ -460,8 +466,8 @@ impl Calls {
                     && let Some(table) = pending.table
                     && now < pending.deadline
                 {
-                    // It was not executed; the coordinator knows whether the table has moved or was
-                    // dropped.
+                    // The operation was not executed. The coordinator knows whether the table has
+                    // moved or was dropped.
                     self.doubted.push(table);
                     return self.retry(now, index);
                 }
@@ -474,7 +480,8 @@ impl Calls {
                     return self.due.push(Reverse((at, index)));
                 }
                 self.remove(index);
-                // This server did not execute it, but another may have, and its answer was lost.
+                // This server did not execute it, but another may have done so without its answer
+                // arriving.
                 if unknown && pending.maybe_executed {
                     return sink(pending.tag, Err(pending.timeout(now)));
                 }
@@ -540,14 +547,14 @@ fn maybe_executed(failure: &CallFailure) -> bool {
         CallFailure::Deadline { maybe_executed }
         | CallFailure::Unreachable { maybe_executed }
         | CallFailure::Lost { maybe_executed } => maybe_executed,
-        // Turned away, but an earlier copy of the request may still arrive when the server is less
-        // busy.
+        // The server turned the request away, but an earlier copy of the request may still arrive
+        // when the server is less busy.
         CallFailure::Overloaded { .. } => true,
         CallFailure::Refused(_) => false,
     }
 }
 
-/// The parts of the client that take answers during one poll.
+/// The parts of the client that take answers during one poll of a port.
 pub(crate) struct AnswerDelivery<'a, 's> {
     pub(crate) calls: &'a mut Calls,
     pub(crate) sink: AnswerSink<'s>,

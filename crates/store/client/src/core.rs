@@ -1,9 +1,9 @@
 //! The client without clock, thread or waiting: operations in, answers out.
 //!
-//! [`Core`] knows which server has a tablet, keeps sessions to servers, and sends an operation
-//! again when that is safe: when it certainly was not executed, when executing it twice changes
-//! nothing, or when it has an id that lets the server recognize it. It reports every other failure
-//! with whether the operation may have been executed.
+//! [`Core`] knows which server has a tablet, and keeps sessions to servers. It sends an operation
+//! again when that is safe: when the operation certainly was not executed, when executing it twice
+//! changes nothing, or when it has an id that lets the server recognize it. It reports every other
+//! failure together with whether the operation may have been executed.
 
 mod counts;
 
@@ -28,11 +28,11 @@ use std::time::Duration;
 /// The largest number of coordinators of a cluster that a client uses; a longer list is refused.
 pub const MAX_COORDINATORS: usize = 8;
 
-/// The largest number of transports in use at once, those of the coordinator and of the servers; a
-/// server that needs another cannot be reached.
+/// The largest number of transports in use at once, for the coordinator and the servers together. A
+/// server that needs one more cannot be reached.
 pub const MAX_PORTS: usize = 4;
 
-/// Iterations after which a port without calls is polled again.
+/// Number of iterations after which a port without calls is polled again.
 const IDLE_ITERATIONS: u32 = 1024;
 
 /// Tag bit of the client's own requests; it is clear in the tags of operations.
@@ -41,19 +41,20 @@ const LOCATE_TAG: u64 = 1 << 63;
 /// Tag bits that are the client's own.
 const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG;
 
-/// How long the coordinator may take to locate a table.
+/// How long the client waits for the coordinator to locate a table.
 const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The receiver of a request.
 #[derive(Clone, Copy)]
 enum Destination {
-    /// The server of this table's tablet, this one as far as the client knows.
+    /// A table's tablet, and the server that has it as far as the client knows.
     Table(u32, ServerHandle),
-    /// This table's tablet, whose server has been silent since the coordinator last located it.
+    /// A table's tablet, and its server, which has been silent since the coordinator last located
+    /// the table. The client asks the coordinator again before it sends the request.
     TableIfMoved(u32, ServerHandle),
-    /// The server of this table's tablet, when there is none for now.
+    /// A table's tablet, when no server has it as far as the client knows.
     UnservedTable(u32),
-    /// This server.
+    /// One server, whatever tablets it has.
     Server(ServerHandle),
     /// The leading coordinator.
     Coordinator,
@@ -63,11 +64,11 @@ enum Destination {
 /// it is called. It has no thread and no clock; the caller passes the time, which must not
 /// decrease.
 ///
-/// A caller learns a table's location from the coordinator's answer ([`learn`](Self::learn)),
+/// A caller passes the coordinator's record of a table to [`learn`](Self::learn),
 /// [submits](Self::submit) operations with tags of its choice, and calls [`poll`](Self::poll) in a
-/// loop, which hands each answer with its tag to a sink. Between two polls that found nothing it
-/// may sleep on [`sources`](Self::sources) until [`next_deadline`](Self::next_deadline). Up to
-/// [`MAX_PENDING`](crate::MAX_PENDING) operations may be in progress.
+/// loop, which hands each answer with its tag to a sink. Between two polls that found nothing the
+/// caller may sleep on [`sources`](Self::sources) until [`next_deadline`](Self::next_deadline). Up
+/// to [`MAX_PENDING`](crate::MAX_PENDING) operations may be in progress.
 pub struct Core {
     ports: Vec<Port>,
     calls: Calls,
@@ -82,12 +83,12 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
-    /// Rounds of requests sent for counts.
+    /// Number of times that servers were asked for a count.
     rounds: u64,
-    /// Coordinators that refused connections, while none has answered; `None`: the client waits for
-    /// them.
+    /// Coordinators that have refused connections, as long as no coordinator has answered. `None`:
+    /// the client waits for coordinators that refuse.
     refused: Option<Vec<ServerHandle>>,
-    /// When to look for operations that have waited long.
+    /// When to look next for operations that have waited long.
     check_old_at: Nanos,
     seed: u64,
     iterations: u32,
@@ -95,14 +96,17 @@ pub struct Core {
 
 impl Core {
     /// Makes a client of the cluster with these coordinators, one of which leads. Sends nothing
-    /// yet. `seed` must be random and unique to this client: servers, which keep completion records
-    /// for it, know the client by it. `local` is its own locator, for transports that need one: see
-    /// [`DriverRole::Connect`]. With an `identity` the client speaks only to members of that
-    /// identity's cluster; its time zero is then now.
+    /// yet.
+    ///
+    /// `seed` must be random and unique to this client: it is the client's id, under which servers
+    /// keep its completion records. `local` is the client's own locator, for transports that need
+    /// one: see [`DriverRole::Connect`]. With an `identity` the client communicates only with
+    /// members of that identity's cluster, and `now` counts from this call.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a coordinator's transport cannot be opened, its name cannot be
-    /// resolved, or there are more than [`MAX_COORDINATORS`].
+    /// resolved, there are more than [`MAX_COORDINATORS`], the identity is not valid now, or the
+    /// system has no random bytes.
     pub fn new(
         coordinators: &Locators,
         local: Option<Locator>,
@@ -116,7 +120,8 @@ impl Core {
         Ok(core)
     }
 
-    /// Like [`new`](Self::new), with drivers that are open already: for the simulator.
+    /// Like [`new`](Self::new), but with drivers that are already open and without an identity: for
+    /// the simulator.
     ///
     /// # Errors
     /// [`Error::Endpoint`] as for [`new`](Self::new).
@@ -171,7 +176,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the server at a locator; opens a transport for it if need be.
+    /// Returns the server at a locator, and opens a transport for it if none fits.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when the host's name cannot be resolved, the transport cannot be opened,
@@ -202,16 +207,16 @@ impl Core {
         Ok(ServerHandle { port, peer })
     }
 
-    /// Makes operations wait, until their deadlines, for coordinators that refuse connections,
-    /// because the cluster is being started. Otherwise, until one has answered, operations fail
-    /// with [`Error::ConnectionRefused`] once all have refused.
+    /// Makes operations wait, until their deadlines, for coordinators that refuse connections, as
+    /// while a cluster is being started. Without this call, an operation fails with
+    /// [`Error::ConnectionRefused`] once all coordinators have refused and none has ever answered.
     pub fn wait_for_coordinators(&mut self) {
         self.refused = None;
     }
 
     /// Ends operations for a coordinator when all coordinators refuse connections and none has ever
-    /// answered this client. If one has answered before, it is being restarted or another takes
-    /// over: then the client goes on trying.
+    /// answered this client. If one has answered before, the client goes on trying: the coordinator
+    /// is being restarted, or another takes over.
     fn handle_refusals(&mut self, sink: AnswerSink<'_>) {
         let refusals = (0..).zip(&mut self.ports);
         let refusals = refusals.flat_map(|(port, of)| {
@@ -237,7 +242,8 @@ impl Core {
         self.coordinators[self.leader]
     }
 
-    /// Uses another coordinator from now on: the one at the locator `named`, otherwise the next.
+    /// Uses another coordinator from now on: the one at the locator `named`, or the next in the
+    /// list if `named` is not a usable locator or is the current one.
     pub fn switch_coordinator(&mut self, named: &str) {
         let named = named.parse().ok().and_then(|locator| self.target(&locator).ok());
         let known = named.and_then(|named| self.coordinators.iter().position(|&one| one == named));
@@ -251,10 +257,11 @@ impl Core {
         };
     }
 
-    /// Learns which servers have a table, so that operations on it can be submitted.
+    /// Stores which servers have a table, so that operations on the table can be submitted.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a server's locator is invalid or cannot be reached.
+    /// [`Error::Endpoint`] when a server's locator is invalid, its name cannot be resolved, or its
+    /// transport cannot be opened.
     pub fn learn(&mut self, table: &TableRecord) -> Result<(), Error> {
         let mut targets = BTreeMap::new();
         for text in table.locators().into_iter().filter(|text| !text.is_empty()) {
@@ -281,16 +288,16 @@ impl Core {
         self.calls.len() + self.counts.len()
     }
 
-    /// Submits an operation. [`poll`](Self::poll) reports its answer with `tag`, by `deadline` at
-    /// the latest. The request leaves with the next `poll` or [`flush`](Self::flush), together with
-    /// others.
+    /// Submits an operation. [`poll`](Self::poll) reports its answer, or its failure, with `tag`,
+    /// by `deadline` at the latest. The request leaves with the next `poll` or
+    /// [`flush`](Self::flush), together with other submitted requests.
     ///
-    /// The client finds the recipient: the leading coordinator, or the server of the tablet. It sends
-    /// [`Request::TableStats`] to every server of the table and answers with the sums.
+    /// The client finds the recipient: the leading coordinator, or the server of the tablet. It
+    /// sends [`Request::TableStats`] to every server of the table and answers with the sums.
     ///
     /// # Errors
-    /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
-    /// [`Error::TooManyPending`].
+    /// When a limit is exceeded, the table is unknown, or [`Error::TooManyPending`]. Nothing is
+    /// submitted then, and `poll` reports nothing.
     ///
     /// # Panics
     /// When one of the tag's two highest bits is set: they mark the client's own requests.
@@ -322,11 +329,10 @@ impl Core {
         self.begin(now, tag, set_target, request, deadline)
     }
 
-    /// Like [`submit`](Self::submit), to a server of the caller's choice, and to no other.
+    /// Like [`submit`](Self::submit), but to a server of the caller's choice and to no other.
     ///
     /// # Errors
-    /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
-    /// [`Error::TooManyPending`], as for [`submit`](Self::submit).
+    /// When a limit is exceeded, or [`Error::TooManyPending`]. Nothing is submitted then.
     pub fn submit_to(
         &mut self,
         now: Nanos,
@@ -399,7 +405,7 @@ impl Core {
         Ok(())
     }
 
-    /// Sends what was submitted.
+    /// Sends all requests that were submitted.
     pub fn flush(&mut self) {
         for port in &mut self.ports {
             port.flush();
@@ -407,11 +413,12 @@ impl Core {
     }
 
     /// Receives frames, hands answers to `sink`, does what is due, and sends. Returns whether any
-    /// frame arrived or operation ended: then a caller that waits for an operation must poll again
-    /// before it sleeps.
+    /// frame arrived or any operation ended. If so, a caller that waits for an operation must poll
+    /// again before it sleeps.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a driver can no longer receive.
+    /// [`Error::Endpoint`] when a driver can no longer receive, or the coordinator named a server
+    /// that cannot be reached.
     pub fn poll(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Result<bool, Error> {
         self.iterations = self.iterations.wrapping_add(1);
         let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
@@ -428,8 +435,8 @@ impl Core {
             )),
         };
         for port in &mut self.ports {
-            // A port without calls also has timers, of sessions that it keeps, and callers sleep
-            // until the earliest.
+            // A port without calls also has timers, for the sessions that it keeps, and callers
+            // sleep until the earliest timer.
             if all || !port.is_idle() || port.next_deadline().is_some_and(|due| due <= now) {
                 let mut deliver = AnswerDelivery { calls: &mut self.calls, sink };
                 worked |= port.poll(now, &mut deliver)?;
@@ -447,7 +454,8 @@ impl Core {
         while let Some(index) = self.calls.take_due(now, sink) {
             if let Some(table) = self.calls.table(index) {
                 if self.locating.contains(&table) {
-                    // Its server may be gone, and the coordinator is about to answer where it is.
+                    // The tablet's server may be gone, and the coordinator is about to answer which
+                    // server has it.
                     self.calls.wait_for_location(now, index);
                     continue;
                 }
@@ -471,7 +479,7 @@ impl Core {
             self.ports[port].flush();
         }
         for (tag, place) in places {
-            self.located(now, tag, place, caller)?;
+            self.located(now, tag, place, caller);
         }
         for (tag, answer) in counted {
             self.count_answered(now, tag, answer, caller);
@@ -489,7 +497,7 @@ impl Core {
         Ok(worked || self.pending() < in_progress)
     }
 
-    /// Asks the coordinator for the tables whose servers did not answer, or do not serve them.
+    /// Asks the coordinator for tables whose servers did not answer or no longer have the tablet.
     fn send_locates(&mut self, now: Nanos) {
         for table in self.calls.take_doubted() {
             if !self.locating.contains(&table) {
@@ -499,8 +507,8 @@ impl Core {
         self.flush();
     }
 
-    /// Asks the coordinator for a table, unless too many operations are in progress: what needs the
-    /// answer asks again later.
+    /// Asks the coordinator for a table, unless too many operations are in progress: the operation
+    /// that needs the answer asks again later.
     fn send_locate(&mut self, now: Nanos, table: u32) {
         let request = Request::LocateTable { table };
         let (tag, deadline) = (LOCATE_TAG | u64::from(table), now + LOCATE_TIMEOUT);
@@ -510,45 +518,53 @@ impl Core {
         }
     }
 
-    /// Takes the coordinator's answer about where a table is, or its failure.
+    /// Handles the coordinator's answer about where a table is, or the failure of that question.
     fn located(
         &mut self,
         now: Nanos,
         tag: u64,
         place: Result<(Status, Option<TableRecord>), Error>,
         sink: AnswerSink<'_>,
-    ) -> Result<(), Error> {
+    ) {
         let table = u32::try_from(tag & !LOCATE_TAG).expect("a table's id");
         self.locating.remove(&table);
-        let status = place.as_ref().ok().map(|(status, _)| *status);
-        match place {
-            Ok((Status::Ok, Some(record))) => {
-                self.learn(&record)?;
+        let status = match place {
+            Ok((Status::Ok, Some(record))) if self.learn(&record).is_ok() => {
                 if let Some(place) = self.tables.get(table) {
                     self.calls.give_up_moved(now, table, place, sink);
                 }
+                Some(Status::Ok)
             }
-            Ok((Status::NoSuchTable, _)) => self.tables.forget(table),
-            // The operations try the same server again, and ask again if that fails.
-            Ok(_) | Err(_) => self.tables.keep(table),
-        }
+            Ok((Status::NoSuchTable, _)) => {
+                self.tables.forget(table);
+                Some(Status::NoSuchTable)
+            }
+            // The operations try the same server again; if that fails, the client asks again. So
+            // it does when the coordinator names a server whose host cannot be resolved for now:
+            // other tables' operations must not fail for that.
+            Ok(_) | Err(_) => {
+                self.tables.keep(table);
+                None
+            }
+        };
         self.count_located(now, table, status, sink);
-        Ok(())
     }
 
-    /// Sends an echo request of `bytes` bytes to the driver at a table's server, which answers
-    /// without the server itself: only for transports that bypass the kernel. [`poll`](Self::poll)
-    /// receives the answer, and [`take_pong`](Self::take_pong) returns it.
+    /// Sends an echo request of `bytes` bytes to the driver at the server of a table's first
+    /// tablet. That driver answers without the server itself, and only drivers that bypass the
+    /// kernel do. [`poll`](Self::poll) receives the answer, and [`take_pong`](Self::take_pong)
+    /// returns it.
     ///
     /// # Errors
-    /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver cannot send one.
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it, and
+    /// [`Error::Endpoint`] when the driver cannot send an echo request.
     pub fn ping(&mut self, table: u32, number: u32, bytes: usize) -> Result<(), Error> {
         let ServerHandle { port, peer } = self.first_server(table)?;
         self.ports[port].ping(peer.ip(), number, bytes)
     }
 
     /// Records when the next request to a table's server is handed to the driver, and when its
-    /// answer comes from the driver; [`request_times`](Self::request_times) returns that.
+    /// answer comes from the driver; [`request_times`](Self::request_times) returns these times.
     ///
     /// # Errors
     /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
@@ -572,7 +588,7 @@ impl Core {
         self.ports.iter_mut().find_map(Port::take_pong)
     }
 
-    /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives.
+    /// Returns the time by which to call [`poll`](Self::poll) even if no frame arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         let ports = self.ports.iter().filter_map(Port::next_deadline).min();
@@ -585,8 +601,8 @@ impl Core {
         self.ports.iter().map(Port::counters)
     }
 
-    /// Returns the sources to sleep on while operations are in progress, valid until the next call:
-    /// see [`sprat_net::Driver::sources`].
+    /// Returns the sources to sleep on while operations are in progress. They are valid until the
+    /// next call of a method: see [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let mut sources = Sources::default();
@@ -597,7 +613,7 @@ impl Core {
     }
 }
 
-/// Checks a request against the limits, before it is sent.
+/// Checks a request against the limits before it is sent.
 pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
     if let Some((_, key)) = request.object()
         && key.len() > MAX_KEY

@@ -5,7 +5,7 @@ use sprat_wire::value::IncrementError;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation failed. The message says what to do; a program asks
+/// Why an operation failed. The message says what to do. A program decides by
 /// [`is_retryable`](Self::is_retryable) and [`is_indeterminate`](Self::is_indeterminate).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -51,7 +51,7 @@ pub enum Error {
     /// The server's disk has no room for more; nothing was changed.
     #[error("{0}; remove objects, or free space on that disk: writes then resume automatically")]
     DiskFull(String),
-    /// The server can no longer make writes durable; this one may or may not survive a crash.
+    /// The server can no longer make writes durable; this write may or may not survive a crash.
     #[error("the server takes no more writes until it is restarted: {0}")]
     WritesStopped(String),
     /// Too few servers take replicas, so the server cannot acknowledge changes for now.
@@ -63,7 +63,7 @@ pub enum Error {
     TooFewServers {
         /// The server that has the table.
         server: String,
-        /// How many servers are needed, and how many there are, in words.
+        /// In words: how many servers are needed, and how many there are.
         reason: String,
         /// Whether the operation may take effect later.
         may_take_effect: bool,
@@ -90,7 +90,7 @@ pub enum Error {
         /// The server that was lost.
         server: String,
     },
-    /// No answer in time; the operation certainly was not executed, or changes nothing.
+    /// No answer in time. The operation was not executed, or may safely be executed again.
     #[error(
         "no answer from {server} within {waited:?}; is it running, can it be reached, and does \
          --identity belong to its cluster? Trying again is safe"
@@ -101,8 +101,8 @@ pub enum Error {
         /// How long the client waited.
         waited: Duration,
     },
-    /// The server of this part of the table failed, and no other has recovered it yet. The
-    /// operation was not executed, or changes nothing.
+    /// The server of this part of the table failed, and no other server has recovered that part
+    /// yet. The operation was not executed, or may safely be executed again.
     #[error(
         "table {table}: the server of this part failed, and other servers have not recovered it \
          within {waited:?}; `sprat status` shows their progress and what they lack. Trying again \
@@ -143,7 +143,7 @@ pub enum Error {
     /// An endpoint cannot be opened or reached at all.
     #[error("{0}")]
     Endpoint(String),
-    /// The answer cannot be parsed: the server is of another version, or broken.
+    /// The answer cannot be parsed: the server has another version, or a fault.
     #[error(
         "{server} gave an answer that this client does not understand; \
          are both of the same version?"
@@ -152,7 +152,7 @@ pub enum Error {
         /// The server that answered.
         server: String,
     },
-    /// The client has the most operations in progress that it allows; take answers first.
+    /// As many operations are in progress as one client allows; take answers first.
     #[error(
         "{0} operations are in progress, this client's limit; take answers before submitting more"
     )]
@@ -160,7 +160,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the same operation may simply be tried again.
+    /// Returns whether the same operation may be tried again without further checks.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -6,7 +6,7 @@ use sprat_rpc::Credentials;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An identity, and the time at which its owner's clock began.
+/// An identity, and the time at which its owner's clock was zero.
 #[derive(Clone, Debug)]
 pub(crate) struct TimedIdentity {
     identity: Arc<Identity>,
@@ -14,7 +14,7 @@ pub(crate) struct TimedIdentity {
 }
 
 impl TimedIdentity {
-    /// Takes the current time as the beginning of the owner's clock.
+    /// Takes the current time as the zero of the owner's clock.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when the identity is not valid now.
@@ -27,7 +27,7 @@ impl TimedIdentity {
         Ok(Self { identity: Arc::clone(identity), unix })
     }
 
-    /// Makes the credentials of an endpoint that uses the same clock.
+    /// Makes the credentials of an endpoint that uses the owner's clock.
     pub(crate) fn credentials(&self) -> Result<Credentials, Error> {
         let seed = sprat_key::random().map_err(|why| Error::Endpoint(why.to_string()))?;
         Ok(Credentials::new(Arc::clone(&self.identity), &seed, self.unix))

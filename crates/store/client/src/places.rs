@@ -12,9 +12,10 @@ pub const MAX_KNOWN_TABLES: usize = 4096;
 pub(crate) struct TableLocation {
     /// Seed of the hash that gives keys their positions.
     pub(crate) seed: u64,
-    /// Each tablet's first position, ascending from zero, and its server; `None` while it has none.
+    /// Each tablet's first position, ascending from zero, and its server; `None` while the tablet
+    /// has no server.
     pub(crate) tablets: Vec<(u64, Option<ServerHandle>)>,
-    /// Whether one of the servers has been silent since this was learned.
+    /// Whether one of the table's servers has been silent since the client learned this location.
     pub(crate) stale: bool,
 }
 
@@ -47,7 +48,7 @@ impl TableLocation {
 pub(crate) struct LocationCache {
     /// Ascending by table id.
     known: Vec<(u32, TableLocation)>,
-    /// Index of the table looked up last: most clients use one.
+    /// Index of the table looked up last: most clients use a single table.
     last: usize,
 }
 
@@ -61,8 +62,8 @@ impl LocationCache {
         Some(&self.known[self.last].1)
     }
 
-    /// Sets the location of a table. When there are [`MAX_KNOWN_TABLES`], forgets all others first;
-    /// the client learns them again when they are used.
+    /// Sets the location of a table. If `table` is new and [`MAX_KNOWN_TABLES`] are known already,
+    /// forgets all others first; the client asks for them again when they are used.
     pub(crate) fn learn(&mut self, table: u32, place: TableLocation) {
         assert!(
             place.tablets.first().is_some_and(|&(first, _)| first == 0),
@@ -75,14 +76,14 @@ impl LocationCache {
         }
     }
 
-    /// Marks the tables of a silent server: their tablets may have moved.
+    /// Marks as stale the locations of tables on a silent server: their tablets may have moved.
     pub(crate) fn doubt(&mut self, silent: ServerHandle) {
         for (_, place) in &mut self.known {
             place.stale |= place.tablets.iter().any(|&(_, target)| target == Some(silent));
         }
     }
 
-    /// Keeps a table's location: the coordinator was asked, and did not know a newer one.
+    /// Marks a table's location as current: the coordinator did not know a newer one.
     pub(crate) fn keep(&mut self, table: u32) {
         if let Ok(at) = self.known.binary_search_by_key(&table, |&(id, _)| id) {
             self.known[at].1.stale = false;

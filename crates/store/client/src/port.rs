@@ -7,8 +7,8 @@ use sprat_net::{AnyDriver, Driver as _, Nanos, StampedTx, stamp};
 use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
 use std::net::{IpAddr, SocketAddr};
 
-/// The largest number of sessions to one server. They limit the operations in progress; further
-/// operations wait.
+/// The largest number of sessions to one server. The slots of these sessions limit the operations
+/// in progress; further operations wait.
 const MAX_SESSIONS_PER_SERVER: usize = 16;
 
 pub(crate) struct Port {
@@ -17,13 +17,13 @@ pub(crate) struct Port {
     endpoint: Endpoint<()>,
     sessions: Vec<Session>,
     waiting: Vec<u32>,
-    /// Whether a ping is unanswered.
+    /// Whether a ping was sent and is not answered yet.
     pinging: bool,
     request_times: RequestTimes,
 }
 
-/// When a request and its answer passed between the client and its driver, as [`stamp`]s; 0 if not
-/// yet.
+/// When a request and its answer passed between the client and its driver, as [`stamp`]s; 0 for
+/// what has not happened yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestTimes {
     on: bool,
@@ -57,7 +57,8 @@ impl Port {
     }
 
     pub(crate) fn serves(&self, transport: &str, peer: SocketAddr) -> bool {
-        // A connection-only TCP driver reaches both families; a UDP socket has one.
+        // A TCP driver that only opens connections reaches IPv4 and IPv6; a UDP socket has one of
+        // them.
         let family =
             self.transport == "tcp" || self.driver.local_addr().is_ipv4() == peer.is_ipv4();
         self.transport == transport && family
@@ -98,7 +99,7 @@ impl Port {
             StampedTx::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
-            Err(CallError::Late) => calls.retry(now, index), // which ends it at its deadline
+            Err(CallError::Late) => calls.retry(now, index), // retry ends it at its deadline
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
             Err(CallError::TooLong(bytes)) => {
                 unreachable!("operations are within limits, this one has {bytes} bytes")
@@ -178,7 +179,7 @@ impl Port {
         pong
     }
 
-    /// Returns a peer whose host refuses connections: see [`AnyDriver::take_refusal`].
+    /// Returns, once, a peer whose host refuses connections: see [`AnyDriver::take_refusal`].
     pub(crate) fn take_refusal(&mut self) -> Option<SocketAddr> {
         self.driver.take_refusal()
     }

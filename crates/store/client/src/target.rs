@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// A server as a client reaches it: one of its ports, and the server's address. Valid for the
-/// [`Core`](crate::Core) that made it.
+/// A server as a client reaches it: the index of a port, and the server's address. Valid only for
+/// the [`Core`](crate::Core) that made it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ServerHandle {
     pub(crate) port: usize,

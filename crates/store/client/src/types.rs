@@ -3,14 +3,14 @@
 use sprat_wire::op::{Answer, Items, Records};
 use sprat_wire::value::{Number, ValueType};
 
-/// A table's id. A table that is dropped and made again has another one.
+/// A table's id. A table that is dropped and made again gets another id.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Table(pub u32);
 
 /// An object that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Object {
-    /// The version: grows with every write of the key, also across removals.
+    /// The version, which grows with every write of the key, also across removals.
     pub version: u64,
     /// The value.
     pub value: Vec<u8>,
@@ -37,7 +37,7 @@ impl Object {
 pub struct Row {
     /// The key.
     pub key: Vec<u8>,
-    /// The version.
+    /// The version, as in [`Object::version`].
     pub version: u64,
     /// The value.
     pub value: Vec<u8>,
@@ -58,8 +58,8 @@ impl Row {
 pub struct Page {
     /// Objects, in no meaningful order.
     pub rows: Vec<Row>,
-    /// Position to pass to the next scan; `None` at the end. Stays valid across restarts of the
-    /// server.
+    /// Position to pass to the next scan; `None` at the end of the table. A position stays valid
+    /// when the server restarts.
     pub next: Option<u64>,
 }
 

@@ -30,7 +30,13 @@ fn address(port: u16) -> SocketAddr {
     ([10, 0, 0, 1], port).into()
 }
 
+/// The port of a server whose locator this client cannot use.
+pub(crate) const FOREIGN: u16 = 9;
+
 fn locator(port: u16) -> String {
+    if port == FOREIGN {
+        return "pigeon:host=10.0.0.1".into();
+    }
     format!("fast+udp:host=10.0.0.1,port={port}")
 }
 
@@ -103,7 +109,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A client that knows all tables to be with the silent one.
+    /// Makes a client that expects all tables at the silent server.
     pub(crate) fn new() -> Self {
         let hub = Hub::new(HubOptions::default());
         let port = |port| AnyDriver::from(hub.port(address(port)).expect("free"));
@@ -129,11 +135,13 @@ impl World {
         *self.places.borrow_mut() = ports.to_vec();
     }
 
-    /// Reads from a table; how long that takes.
+    /// Reads from a table, and returns how long that takes.
     pub(crate) fn read(&mut self, table: u32) -> Duration {
         let begun = self.now;
         let request = Request::Read { table, key: b"key" };
-        self.core.submit(self.now, 1, &request, self.now + PATIENCE).expect("it knows the table");
+        self.core
+            .submit(self.now, 1, &request, self.now + PATIENCE)
+            .expect("the client knows the table");
         self.core.flush();
         let mut ended = None;
         while ended.is_none() {
@@ -154,7 +162,7 @@ impl World {
         for (driver, endpoint, answers) in &mut self.nodes {
             driver
                 .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, answers, tx))
-                .expect("it works");
+                .expect("the driver works");
             endpoint.poll(now, answers, driver.tx());
             endpoint.flush(driver.tx());
         }

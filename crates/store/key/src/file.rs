@@ -1,8 +1,8 @@
 //! The files of roots and identities: text, so that they can be copied as text.
 //!
 //! The first line names the kind of file. The secret parts and the certificate follow in base64,
-//! broken into lines, with the first bytes of their SHA-256 at the end, so that an incomplete copy
-//! is noticed.
+//! broken into lines. Their last bytes are the first bytes of a SHA-256 checksum, by which an
+//! incomplete copy is noticed.
 
 use crate::identity::Identity;
 use crate::root::Root;
@@ -16,20 +16,20 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The largest file accepted, in bytes; a longer one is refused as damaged.
+/// The largest file accepted, in bytes; a larger file is refused as damaged.
 pub const MAX_FILE: usize = 16 << 10;
 
 /// First lines of the two kinds of files.
 const ROOT: &str = "sprat root 1";
 const IDENTITY: &str = "sprat identity 1";
 
-/// Bytes of the checksum.
+/// Number of bytes of the SHA-256 checksum that the file has.
 const SUM: usize = 8;
 
-/// Characters in a line.
+/// Base64 characters in a line.
 const LINE: usize = 64;
 
-/// Mode bits that give others than the owner access, and must not be set.
+/// Mode bits that give access to others than the owner; a file must have none of them.
 const OTHERS: u32 = 0o077;
 
 const _: () = assert!(3 * KEY_BYTES + MAX_CERTIFICATE + SUM < MAX_FILE / 2);
@@ -45,12 +45,12 @@ pub enum FileError {
         /// The system's error.
         cause: io::Error,
     },
-    /// Others than the owner have access to the file.
+    /// Users other than the owner have access to the file.
     #[error("{path}: others can read it (mode {mode:04o}): chmod 600 {path}")]
     Open {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The file's mode.
         mode: u32,
     },
     /// The file is of another kind, or damaged.

@@ -56,10 +56,11 @@ pub fn verify(root: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Certificate, Untru
 }
 
 impl Identity {
-    /// Makes an identity of its parts.
+    /// Makes an identity from its parts.
     ///
     /// # Errors
-    /// [`Untrusted`] when the parts do not belong together.
+    /// [`Untrusted`] when the certificate cannot be parsed, `root` has not signed it, or it is for
+    /// another key than `secret`.
     pub(crate) fn from_parts(
         secret: [u8; KEY_BYTES],
         door_key: [u8; KEY_BYTES],
@@ -79,7 +80,7 @@ impl Identity {
         &self.secret
     }
 
-    /// Returns the secret that all members of the cluster share.
+    /// Returns the door key, a secret that all members of the cluster share.
     #[must_use]
     pub fn door_key(&self) -> &[u8; KEY_BYTES] {
         &self.door_key
@@ -103,7 +104,7 @@ impl Identity {
         &self.certificate_bytes
     }
 
-    /// Checks that the identity is valid at that second since 1970.
+    /// Checks that the identity is valid at second `unix` since 1970.
     ///
     /// # Errors
     /// [`Untrusted::Early`] before the identity's period of validity, and [`Untrusted::Expired`]
@@ -112,8 +113,8 @@ impl Identity {
         valid(&self.certificate, unix)
     }
 
-    /// Verifies the certificate of a peer that has proven to have the secret half of `key`, at
-    /// second `unix` since 1970, and returns it.
+    /// Verifies the certificate of a peer at second `unix` since 1970, and returns it. The peer
+    /// must have proven before that it has the secret half of `key`.
     ///
     /// # Errors
     /// [`Untrusted`] when the bytes cannot be parsed, the cluster's root has not signed them, they
@@ -148,7 +149,7 @@ fn valid(certificate: &Certificate, unix: u64) -> Result<(), Untrusted> {
 }
 
 impl fmt::Debug for Identity {
-    /// Omits the secrets.
+    /// Shows the identity without its secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("certificate", &self.certificate).finish_non_exhaustive()
     }

@@ -1,9 +1,10 @@
 //! The identities of a cluster's members: roots, certificates, identities, and their files.
 //!
 //! A cluster has a [`Root`], which its administrator keeps. The root issues [`Identity`]s to
-//! servers, clients and administrators. An identity is a secret key, the root's [`Certificate`] of
-//! its public half, the root's public key, and the *door key*: a secret that all members share, so
-//! that a server can ignore strangers before it does any costly work for them.
+//! servers, clients and administrators. An identity has four parts: a secret key, the root's
+//! [`Certificate`] of the public half of that key, the root's public key, and the *door key*. The
+//! door key is a secret that all members share: with it a server ignores strangers before it does
+//! any costly work for them.
 //!
 //! The caller supplies the time, in seconds since 1970. Random bytes come from the system.
 

@@ -8,8 +8,8 @@ use sprat_wire::certificate::{BadCertificate, CONTEXT, KEY_BYTES};
 use std::fmt;
 use thiserror::Error;
 
-/// The key of a cluster that signs its members' certificates. With it one can issue any identity,
-/// so it must not be kept on a server.
+/// The key of a cluster, which signs its members' certificates. Whoever has this key can issue any
+/// identity, so it must not be kept on a server.
 pub struct Root {
     pub(crate) seed: [u8; KEY_BYTES],
     pub(crate) door_key: [u8; KEY_BYTES],
@@ -23,9 +23,10 @@ pub struct Terms {
     pub role: Role,
     /// The member's name, for people.
     pub name: String,
-    /// Tables that it may use; only for clients.
+    /// The tables that the member may use; empty unless the member is a client.
     pub grants: Vec<Grant>,
-    /// The first second of its validity, since 1970, and the first after it.
+    /// The period of validity, in seconds since 1970: its first second, and the first second after
+    /// it.
     pub valid: (u64, u64),
 }
 
@@ -54,7 +55,7 @@ impl Root {
         Self { seed, door_key, pair }
     }
 
-    /// Returns the public key, which verifies members' certificates.
+    /// Returns the public key, with which members' certificates are verified.
     #[must_use]
     pub fn public(&self) -> [u8; KEY_BYTES] {
         self.pair.public_key().as_ref().try_into().expect("a public key has 32 bytes")
@@ -78,7 +79,7 @@ impl Root {
 }
 
 impl fmt::Debug for Root {
-    /// Omits the secrets.
+    /// Shows the root without its secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root").field("public", &self.public()).finish_non_exhaustive()
     }

@@ -99,7 +99,7 @@ fn files_that_others_can_read_or_that_are_damaged_are_refused() {
         fs::write(&at, &bytes).unwrap();
         assert!(Identity::load(&at).is_err(), "byte {at_byte}");
         fs::write(&at, &text.as_bytes()[..at_byte]).unwrap();
-        // Without its last newline it is whole.
+        // Without only its last newline the file is complete.
         assert_eq!(Identity::load(&at).is_ok(), at_byte + 1 == text.len(), "cut at {at_byte}");
     }
 }

@@ -14,7 +14,8 @@ fn key(n: usize) -> [u8; 30] {
     key
 }
 
-/// A weyl sequence, scrambled: as random as a benchmark needs.
+/// Returns a number below `below` from a scrambled Weyl sequence, which is random enough for a
+/// benchmark.
 fn random(state: &mut usize, below: usize) -> usize {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (*state ^ (*state >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -41,7 +42,7 @@ fn operations(c: &mut Criterion) {
     drop(log);
     for percent in [50, 75, 90] {
         let (mut log, count) = filled(512 * MB, percent);
-        // Until the cleaner is in its steady state.
+        // Overwrites until the cleaner is in its steady state.
         for _ in 0..3 * count {
             log.put(1, &key(random(&mut state, count)), &[0; 100]).unwrap();
         }

@@ -1,18 +1,19 @@
 //! Reserved memory: the only unsafe code of this crate.
 //!
-//! A [`Mapping`] is a range of virtual memory reserved up front and backed by the kernel, zeroed,
-//! as it is touched. It derefs to a plain slice, so all the rest of the crate is bounds-checked
-//! safe Rust.
+//! A [`Mapping`] is a range of virtual memory that is reserved up front. The kernel backs each page
+//! with zeroed memory when the page is first touched. A mapping derefs to a plain slice, so all
+//! other code of the crate is bounds-checked safe Rust.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use zerocopy::FromZeros;
 
-/// Size of a huge page, bytes: mappings are aligned to it, so that the kernel can use them.
+/// Size of a huge page, in bytes. Mappings are aligned to it, so that the kernel can use huge
+/// pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// `len` items of zeroed memory, reserved at once and resident as touched.
+/// Zeroed memory for `len` items: reserved at once, resident once touched.
 pub(crate) struct Mapping<T> {
     items: NonNull<T>,
     len: usize,
@@ -26,7 +27,7 @@ impl<T: FromZeros> Mapping<T> {
     /// Reserves room for `len` items.
     ///
     /// # Errors
-    /// When the address space is exhausted or limited.
+    /// When the address space is exhausted or limited, or `len` is zero or far too large.
     pub(crate) fn reserve(len: usize) -> std::io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096 && size_of::<T>() > 0) };
         let bytes = len
@@ -104,8 +105,8 @@ impl Raw {
         assert!(skip < HUGE_PAGE_BYTES);
         // SAFETY: `skip + bytes` is less than the mapping is long.
         let aligned = unsafe { base.add(skip) };
-        // Huge pages are optional: without them the log works as well, only slower. SAFETY: the
-        // advice concerns this new mapping alone and changes no contents.
+        // Huge pages are optional: without them the log works too, but slower. SAFETY: the advice
+        // concerns this new mapping alone and changes no contents.
         let _ = unsafe { madvise(aligned.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Ok((Self { base, bytes: mapped }, aligned))
     }
@@ -117,8 +118,8 @@ impl Raw {
     unsafe fn release(&mut self, items: NonNull<u8>, range: std::ops::Range<usize>) {
         // SAFETY: the caller's promise.
         let start = unsafe { items.add(range.start) };
-        // A refusal leaves the pages resident, which costs memory and nothing else. SAFETY: private
-        // anonymous memory reads as zeros afterwards; the caller allows that.
+        // If the kernel refuses, the pages stay resident, which costs memory and nothing else.
+        // SAFETY: private anonymous memory reads as zeros afterwards; the caller allows that.
         let _ = unsafe {
             rustix::mm::madvise(
                 start.as_ptr().cast(),
@@ -132,8 +133,8 @@ impl Raw {
 #[cfg(not(miri))]
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `reserve`; its owner is going and so are all borrows
-        // of it.
+        // SAFETY: this is the mapping made in `reserve`; its owner is being dropped, so no borrow
+        // of it exists.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -171,7 +172,7 @@ impl Raw {
 #[cfg(miri)]
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: allocated in `reserve` with this layout; its owner is going.
+        // SAFETY: allocated in `reserve` with this layout; its owner is being dropped.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

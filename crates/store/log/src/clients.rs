@@ -1,8 +1,9 @@
-//! The clients whose completions are kept: those heard of lately.
+//! The clients whose completions are kept: those that the log heard from recently.
 //!
-//! A completion has no tombstone. When its client has been silent for long, no operation that needs
-//! it can arrive any more, so the cleaner drops it. If a restart brings it back, its client counts
-//! as heard of at the restart, and the completion is dropped again later.
+//! A completion has no tombstone. When its client has been silent for long, the client can no
+//! longer repeat the operation, so the cleaner drops the completion. If a restart restores the
+//! completion, its client counts as heard from at the restart, and the completion is dropped again
+//! later.
 
 use std::collections::HashMap;
 
@@ -10,12 +11,13 @@ use std::collections::HashMap;
 /// that need a completion are refused.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
-/// Clients, and the generation when each was last heard of.
+/// Clients, and the generation when the log last heard from each.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     heard: HashMap<u64, u32>,
     generation: u32,
-    /// The client heard of last: most send many operations in a row.
+    /// The client heard from last, which saves a lookup: most clients send many operations in a
+    /// row.
     last: Option<u64>,
 }
 
@@ -40,8 +42,8 @@ impl Clients {
         self.heard.len()
     }
 
-    /// Begins a generation: forgets the clients that were not heard of in the one that ends.
-    /// Returns whether there were any.
+    /// Begins a generation: forgets the clients that were not heard from in the generation that
+    /// ends. Returns whether there were any.
     pub(crate) fn age(&mut self) -> bool {
         let (before, ending) = (self.heard.len(), self.generation);
         self.heard.retain(|_, heard| *heard >= ending);

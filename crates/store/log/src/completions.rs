@@ -8,7 +8,7 @@ use sprat_wire::once::{
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
 
-/// An operation that is being executed: its id, and its answer apart from the object's version.
+/// An operation that is being executed: its id, and its result without the object's version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Operation<'a> {
     /// The operation's id.
@@ -18,7 +18,7 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Returns the number of bytes that its completion takes in the log.
+    /// Returns the number of bytes that the operation's completion takes in the log.
     #[must_use]
     pub fn len(&self) -> usize {
         HEADER_BYTES + COMPLETION_KEY_BYTES + 7 + self.result.len()
@@ -32,8 +32,8 @@ impl Operation<'_> {
 }
 
 impl Log {
-    /// Returns the completion of the last operation of `id`'s slot on a table, if it is still kept:
-    /// an object whose version is the operation's sequence number and whose value is a
+    /// Returns the completion of the last operation of `id`'s slot on a table, if it is still kept.
+    /// It is an object whose version is the operation's sequence number and whose value is a
     /// [`Completion`].
     #[must_use]
     pub fn completion(&self, table: u32, id: &OperationId) -> Option<Ref> {
@@ -46,15 +46,16 @@ impl Log {
         self.prefetch(self.hash(table | COMPLETIONS, &id.key()));
     }
 
-    /// Returns whether completions of a client can be kept: there is room for
-    /// [`crate::MAX_CLIENTS`] clients.
+    /// Returns whether completions of a client can be kept: the client is known, or fewer than
+    /// [`crate::MAX_CLIENTS`] clients are.
     #[must_use]
     pub fn takes_client(&self, client: u64) -> bool {
         self.clients.has_room() || self.clients.knows(client)
     }
 
-    /// Adds a completion from another log, given its table of completions, key and sequence number,
-    /// unless this log knows as much of the operation; returns whether it was written.
+    /// Adds a completion from another log, given by its table of completions, key and sequence
+    /// number. Writes nothing if this log knows a later operation of the slot, or at least as much
+    /// of this operation. Returns whether the completion was written.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
@@ -89,7 +90,7 @@ impl Log {
         self.write_completion((table, key, sequence), &Completion::BEGUN)
     }
 
-    /// Writes the completion of an operation on a key that changed nothing.
+    /// Writes the completion of an operation on a key, when the operation changed nothing.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
@@ -107,14 +108,14 @@ impl Log {
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// Returns the sequence number of the last known operation of a slot, and whether nothing but
-    /// its beginning is known.
+    /// Returns the sequence number of the last known operation of a slot, and whether only the
+    /// beginning of that operation is known.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))
     }
 
-    /// Writes a completion that counts without an entry behind it.
+    /// Writes a completion that counts although no entry follows it.
     fn write_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -127,7 +128,7 @@ impl Log {
         Ok(())
     }
 
-    /// Forgets the clients that were not heard of since the last call; [`Log::clean`] then frees
+    /// Forgets the clients that were not heard from since the last call; [`Log::clean`] then frees
     /// their completions.
     pub fn age_clients(&mut self) {
         if self.clients.age() {

@@ -6,10 +6,10 @@ use sprat_wire::{SEGLET_BYTES, SEGLETS_PER_SEGMENT, SEGMENT_BYTES};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
-/// Least memory of a log, bytes.
+/// The least memory of a log, in bytes.
 pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 
-/// Seglets of the shortest usual segment.
+/// Seglets of the shortest segment that [`Config::new`] chooses.
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
 /// The largest memory of a log, in bytes (256 GB less one seglet): the limit of the hash table's
@@ -20,8 +20,8 @@ pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 /// head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
-/// Segments on disk, beside those, that writers leave to removals when the disk is full: each has
-/// room for the tombstones of all objects that may be in the others.
+/// Segments on disk that writers leave to removals when the disk is full, beyond the cleaner's: a
+/// removal needs room for its tombstone.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
 /// Segments that a disk must have room for beyond those in use, so that a log on it can be emptied:
@@ -31,8 +31,8 @@ pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
 /// Whether segments are replicated to a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// Every segment has a replica on disk, and the caller reports its progress, see
-    /// [`crate::Log::next_pending`].
+    /// Every segment has a replica on disk. The caller writes the replica and reports its progress:
+    /// see [`crate::Log::next_pending`].
     Tracked,
     /// There is no disk: entries count as durable once they are in memory, and removals need no
     /// tombstones.
@@ -44,13 +44,14 @@ pub enum Durability {
 pub struct Config {
     /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
     pub memory: usize,
-    /// Seed of the hash of keys. It must stay the same, also across restarts, as long as cursors of
-    /// scans are to stay valid.
+    /// Seed of the hash of keys. Cursors of scans stay valid, also across restarts, only while the
+    /// seed stays the same.
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// The largest length of a segment, in bytes, a multiple of a seglet. A segment's header, with
-    /// eight bytes for each segment on disk, and any one entry must fit.
+    /// The largest length of a segment, in bytes, a multiple of a seglet. A head's header, with
+    /// eight bytes for each segment on disk, must fit into half of it. An entry that does not fit
+    /// after the header is refused.
     pub segment_bytes: usize,
     /// The largest number of segments with a replica on disk at any time, including those that wait
     /// to be freed.
@@ -72,16 +73,16 @@ pub enum ConfigError {
     /// Too few segments on disk to hold what fits in memory.
     #[error("{given} segments on disk are too few, {needed} are needed")]
     SegmentsOnDisk {
-        /// What was given.
+        /// The number in the configuration.
         given: usize,
         /// The least that works.
         needed: usize,
     },
-    /// There are too many segments on disk for the memory: the half-filled last seglet of each
-    /// would take too much of it.
+    /// The configuration allows too many segments on disk for the memory: the half-filled last
+    /// seglet of each segment would take too much of the memory.
     #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
-        /// What was given.
+        /// The number in the configuration.
         given: usize,
         /// The most that works.
         most: usize,
@@ -92,9 +93,9 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the usual configuration for `memory` bytes of memory: segments of a 32nd of the
-    /// memory and at most 8 MB, so that objects of any size fit from 64 MB on; twice as many
-    /// segments on disk as in memory.
+    /// Returns the usual configuration for `memory` bytes of memory. A segment has a 32nd of the
+    /// memory, but at least 512 KB and at most 8 MB: from 64 MB of memory on, objects of any size
+    /// fit. The disk may have twice as many segments as the memory, and 16 more.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -105,8 +106,9 @@ impl Config {
         )
     }
 
-    /// Returns the configuration for a log that has segments of this length, and may have been made
-    /// for another memory. `memory` must be within [`memory_for`](Self::memory_for).
+    /// Returns the configuration for a log whose segments have this length, also if the log was
+    /// made with another amount of memory. `memory` must be within
+    /// [`memory_for`](Self::memory_for).
     #[must_use]
     pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
@@ -119,8 +121,8 @@ impl Config {
         }
     }
 
-    /// Returns the range of memory, bytes, for a log with segments of this length: a segment is at
-    /// most an eighth of it, and the digest of a full log fits into half a segment.
+    /// Returns the range of memory, in bytes, for a log with segments of this length: a segment is
+    /// at most an eighth of the memory, and the digest of a full log fits into half a segment.
     #[must_use]
     pub fn memory_for(segment_bytes: usize) -> RangeInclusive<usize> {
         let listed = (segment_bytes / 2 - 64) / 8;
@@ -128,15 +130,15 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Returns the smallest number of segments on disk that can hold a full memory and leaves the
-    /// cleaner room.
+    /// Returns the smallest number of segments on disk that can hold all that fits in memory, and
+    /// leaves room for the cleaner.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
     }
 
-    /// Returns the largest number of segments on disk whose half-filled seglets still leave enough
-    /// memory: one for every two seglets.
+    /// Returns the largest number of segments on disk: one for every two seglets. With more, the
+    /// half-filled last seglets of the segments would leave too little memory.
     #[must_use]
     pub fn most_segments_on_disk(&self) -> usize {
         self.seglets() / 2
@@ -147,7 +149,7 @@ impl Config {
         self.memory / SEGLET_BYTES
     }
 
-    /// Seglets that may be lost to the ends of segments: half a one for each.
+    /// Seglets that may be lost to the ends of segments: half a seglet for each segment on disk.
     pub(crate) fn seglets_lost(&self) -> usize {
         self.max_segments_on_disk / 2
     }

@@ -1,15 +1,16 @@
 //! Copies of closed segments from memory, to replace lost replicas.
 //!
-//! A copy does not have the bytes that were written once: the cleaner may have compacted the live
+//! A copy need not have the bytes that were first written: the cleaner may have compacted the live
 //! entries and dropped the others. It has the same meaning *once the log is durable up to*
-//! [`SegmentCopy::position`]. For every entry that the cleaner dropped before the copy began is
-//! dead because of something that was in the log by then: an object because of a later version or
-//! of a tombstone, a tombstone because of a head that no longer lists the segments it guards
-//! against (and that was durable before the tombstone was dropped). Later events cannot change the
-//! copy: from its beginning to its end the segment is pinned.
+//! [`SegmentCopy::position`]. The reason: every entry that the cleaner dropped before the copy
+//! began is dead because of something that was in the log by then. An object is dead because of a
+//! later version or a tombstone. A tombstone is dead because a head, which was durable when the
+//! tombstone was dropped, no longer lists the segments that it guards against. Later events cannot
+//! change the copy: the segment is pinned until the copy ends.
 //!
-//! A copy begins with a header of its own, a head's without a digest ([`SegmentHeader::is_copy`]).
-//! All its entries count, also a completion that is the last one.
+//! A copy begins with a header of its own; a head's copy has a header without a digest
+//! ([`SegmentHeader::is_copy`]). All entries of a copy count, also a completion that is the last
+//! one.
 
 use crate::log::Log;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
@@ -49,8 +50,8 @@ impl Log {
         Some(SegmentCopy { slot, position: self.position, next: None })
     }
 
-    /// Appends the next entries to `out`, `least` bytes or more; returns false when there are no
-    /// more.
+    /// Appends the next entries to `out`, at least `least` bytes unless the segment ends; returns
+    /// whether there are more.
     pub fn continue_copy(&self, copy: &mut SegmentCopy, least: usize, out: &mut Vec<u8>) -> bool {
         let segment = self.memory.segment(copy.slot);
         let end = out.len() + least;
@@ -90,7 +91,7 @@ impl Log {
     }
 
     /// Opens a new head early, so that combined segments which wait for nothing else can be freed.
-    /// Returns false if there are none.
+    /// Returns false if there are no such segments, or no room for the head.
     pub fn release_combined(&mut self) -> bool {
         self.roll_for_batches()
     }

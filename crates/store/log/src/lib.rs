@@ -1,49 +1,52 @@
 //! Log-structured memory: segments in an arena, a hash table that grows online, a two-level
 //! cleaner.
 //!
-//! A [`Log`] keeps objects, each a key in a numbered table and a value, in a sequence of
-//! *segments*. New entries go to the last one, the *head*; a hash table finds the newest entry of
-//! each key; the *cleaner* frees the memory of dead entries. No network, no disk, no clock, no
-//! lock: one thread owns a log, hands its bytes to the disk, and reports to it what is durable.
+//! A [`Log`] keeps objects in a sequence of *segments*. An object has a key in a numbered table,
+//! and a value. New entries go to the last segment, the *head*. A hash table finds the newest entry
+//! of each key. The *cleaner* frees the memory of dead entries. A log uses no network, disk, clock
+//! or lock: one thread owns it, hands the log's bytes to the disk, and reports to the log which of
+//! them are durable.
 //!
 //! # Invariants between any two calls
 //!
-//! *Memory.* Every seglet is free, or owned by one segment: in one of its extents, or in limbo
-//! because a reader still uses it. An extent is a row of whole entries without gaps; no entry
-//! crosses an extent's end. The bytes of a segment do not change or move before all of them are
-//! durable.
+//! *Memory.* Every seglet is free, or owned by one segment. An owned seglet is in one of the
+//! segment's extents, or in limbo because a reader still uses it. An extent is a row of whole
+//! entries without gaps; no entry crosses an extent's end. The bytes of a segment do not change or
+//! move before all of them are durable.
 //!
-//! *Liveness.* An object is alive if the hash table points to it: exactly one entry of each key. A
-//! tombstone is alive while a segment that may hold a deleted version is on disk; the tombstone
-//! records which segments these may be (see [`sprat_wire::entry::Entry::successor`]). Each
-//! segment's count of live bytes is exact, except that it includes tombstones whose death the
-//! cleaner has not noticed yet.
+//! *Liveness.* An object is alive if the hash table points to it; the table points to exactly one
+//! entry of each key. A tombstone is alive while a segment that may hold a deleted version is on
+//! disk; the tombstone records which segments these may be (see
+//! [`sprat_wire::entry::Entry::successor`]). Each segment's count of live bytes is exact, except
+//! that it includes tombstones whose death the cleaner has not noticed yet.
 //!
-//! *Versions.* Each write of a key has a higher version than all before, also across removals and
-//! restarts: an overwrite adds one, and a new key begins at the *safe version*, which is above the
-//! version of every object ever removed. Segments record it in their headers, and a tombstone is
-//! freed only after a later header was written.
+//! *Versions.* Each write of a key gets a higher version than all earlier writes of the key, also
+//! across removals and restarts. An overwrite adds one. A new key begins at the *safe version*,
+//! which is above the version of every object ever removed. Segments record the safe version in
+//! their headers, and a tombstone is freed only after a later header was written.
 //!
-//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object of the table of
-//! completions that belongs to each table. It is appended together with the entry that the
-//! operation wrote, directly before it, to the same head. Completions of clients not heard of for
-//! long are dead.
+//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object. Each table
+//! has a table of completions for that. The completion is appended together with the entry that
+//! the operation wrote, directly before that entry and to the same head. Completions of clients
+//! that were silent for long are dead.
 //!
-//! *Disk.* Replay is: take the newest head on disk, read the segments that its digest lists, keep
-//! the highest version of each key unless a tombstone deletes it. Four rules ensure that this gives
-//! every durable write and nothing removed:
-//! 1. A head is handed out only when its predecessor is sealed and wholly durable; if replicas are
-//!    on other servers, it is open there before the old one is sealed (decision 15).
-//! 2. A head's digest lists every segment that was opened as a head, and every survivor that was
-//!    wholly durable when the head was opened, provided that the log up to the time when the
-//!    survivor was filled was durable too; but none of those cleaned into such survivors.
+//! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
+//! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
+//! replay finds every durable write and nothing that was removed:
+//! 1. On a node's own disk, a head is handed out only when its predecessor is sealed and wholly
+//!    durable. On other servers, a head's replicas are open before the predecessor is sealed
+//!    (decision 15).
+//! 2. A head's digest lists every segment that was opened as a head, and the survivors of each
+//!    combination that was durable when the head was opened: the survivors wholly, and the log up
+//!    to the position at which the combination finished. The digest lists none of the segments
+//!    cleaned into these survivors.
 //! 3. A replica is freed only when a durable head no longer lists it.
 //! 4. Only closed segments are cleaned: sealed, wholly durable, listed.
 //!
 //! *Progress.* Compaction works in place, so it needs neither memory nor disk. Combination has a
 //! reserve of both: seglets that no writer may take, and segments on disk that no writer may open.
-//! Objects may fill only [`Log::capacity`]. So as long as the disk works, an admitted write finds
-//! room.
+//! Objects may fill at most [`Log::capacity`]. So as long as the disk works, an admitted write
+//! finds room.
 
 mod arena;
 mod cleaner;

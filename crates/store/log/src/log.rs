@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Cache lines of an entry to prefetch: those of a small object.
 const PREFETCH_LINES: usize = 3;
 
-/// Slot of no segment.
+/// Slot number that means no segment.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Share of the memory beyond the reserves that objects may fill: the rest is for tombstones,
@@ -26,30 +26,31 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
 /// Upper limit of the reserve: seglets that writers of objects leave to the cleaner and to
-/// removals. It is a long entry's run, and some more.
+/// removals. The limit is the run of the longest entry, and a few more.
 const RESERVE_MAX: usize = 24;
 
 /// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
-/// than the mark, writers pay for cleaning. Dead entries could stay longer if fewer seglets were
-/// free, so few are kept: a writer cleans about as much as it writes.
+/// than the mark, writers pay for cleaning. The mark is low so that the cleaner waits: the longer
+/// it waits, the fewer entries are alive in the segments that it cleans. A low mark suffices: a
+/// writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
-/// Free seglets that only removals may take, for the tombstones and completions of some hundred of
-/// them: it must be possible to empty a log however full it is.
+/// Free seglets that only removals may take. They hold the tombstones and completions of some
+/// hundred removals, so that a log can be emptied however full it is.
 pub(crate) const REMOVALS: usize = 1;
 
 /// Slices of cleaning that one writer runs before it is refused. Each seglet of memory adds
 /// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
 const FORCED_SLICES: usize = 256;
 
-/// See [`FORCED_SLICES`].
+/// Slices in addition for each seglet of memory, see [`FORCED_SLICES`].
 const FORCED_SLICES_PER_SEGLET: usize = 8;
 
 /// Why an entry was not written.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Full {
-    /// Live data fills the memory, or the entry is longer than a segment: some objects must be
-    /// removed first.
+    /// Live data fills the memory: some objects must be removed first. Or the entry does not fit
+    /// into a segment, and never will.
     #[error("memory is full of live data")]
     Memory,
     /// The disk takes no more segments for now ([`Log::limit_disk`]), and nothing can be cleaned:
@@ -62,8 +63,8 @@ pub enum Full {
     Replication,
 }
 
-/// A reference to an entry: its address and length. Valid until the log is changed or cleaned; see
-/// [`crate::Pin`] for longer.
+/// A reference to an entry: its address and length. It is valid until the log is changed or
+/// cleaned; a [`crate::Pin`] is valid for longer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ref {
     pub(crate) address: usize,
@@ -88,7 +89,7 @@ pub struct Written {
     pub reference: Ref,
 }
 
-/// The purpose of appending to the head, which limits the memory it may take: see [`Log::floor`].
+/// Who appends to the head. This limits the memory that the append may take: see [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Appender {
     /// Objects.
@@ -103,12 +104,15 @@ pub(crate) enum Appender {
 ///
 /// One thread owns a log, and every call returns without waiting. Writes ([`put`](Self::put),
 /// [`remove`](Self::remove)) append to the head and clean as much as they need; call
-/// [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner takes bytes from
-/// [`next_pending`](Self::next_pending), replicates them, reports them by
-/// [`mark_submitted`](Self::mark_submitted) and [`mark_durable`](Self::mark_durable), acknowledges
-/// a write once [`durable_position`](Self::durable_position) has reached it, and frees the replicas
-/// of [`take_reclaimable`](Self::take_reclaimable). A log is [restored](crate::Restore) from the
-/// segments that its newest head lists. The crate's documentation states the invariants.
+/// [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner does the following:
+/// - It takes bytes from [`next_pending`](Self::next_pending), replicates them, and reports them
+///   with [`mark_submitted`](Self::mark_submitted) and [`mark_durable`](Self::mark_durable).
+/// - It acknowledges a write once [`durable_position`](Self::durable_position) has reached the
+///   [`position`](Self::position) behind the write.
+/// - It frees the replicas that [`take_reclaimable`](Self::take_reclaimable) returns.
+///
+/// A log is [restored](crate::Restore) from the segments that its newest head lists. The crate's
+/// documentation states the invariants.
 pub struct Log {
     pub(crate) config: Config,
     pub(crate) memory: Memory,
@@ -127,15 +131,15 @@ pub struct Log {
     pub(crate) survivors: Vec<u32>,
     /// Segments whose replicas may be freed.
     pub(crate) reclaimable: Vec<u64>,
-    /// Segments ever made reclaimable.
+    /// Number of segments ever made reclaimable.
     pub(crate) reclaimed: u64,
-    /// Above every version ever removed.
+    /// The safe version: above every version ever removed.
     pub(crate) safe_version: u64,
     /// The safe version in the newest head.
     head_version: u64,
     /// Bytes ever appended to heads.
     pub(crate) position: u64,
-    /// Bytes of entries of objects, and of tombstones.
+    /// Bytes of the entries of objects and completions, and bytes of tombstones.
     pub(crate) object_bytes: usize,
     pub(crate) tombstone_bytes: usize,
     /// Seglets that only the cleaner and removals may take.
@@ -196,7 +200,7 @@ impl Log {
         &self.config
     }
 
-    /// Hash of a key: one pass, no allocation.
+    /// Returns the hash of a key, in one pass and without allocation.
     #[inline]
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
@@ -250,8 +254,8 @@ impl Log {
 
     /// Writes an object, replacing the one with the same key if there is one.
     ///
-    /// Its version is one more than the present object's, otherwise above that of every object ever
-    /// removed.
+    /// The object's version is one more than that of the object it replaces. For a new key it is
+    /// above the version of every object ever removed.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
@@ -264,8 +268,8 @@ impl Log {
         self.put_typed(table, key, (ValueType::Bytes, value), None)
     }
 
-    /// Like [`put`](Self::put), for an operation that takes effect once: writes its completion with
-    /// the object, both or neither.
+    /// Writes an object like [`put`](Self::put), for an operation that takes effect once: writes
+    /// the object and the operation's completion, or neither.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the object and its completion, or has none
@@ -284,8 +288,8 @@ impl Log {
         self.put_typed(table, key, (ValueType::Bytes, value), Some(operation))
     }
 
-    /// Writes a value that has a type, like [`put`](Self::put), or like
-    /// [`put_once`](Self::put_once) if there is an operation.
+    /// Writes a value that has a type: like [`put`](Self::put), or like
+    /// [`put_once`](Self::put_once) if there is an `operation`.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entries, or has none until more of the
@@ -303,8 +307,9 @@ impl Log {
         self.write(table, key, value, None, operation)
     }
 
-    /// Writes an object of another log, with its type and version there, unless this log has one
-    /// that is as new; returns whether it was written. Later writes get higher versions.
+    /// Writes an object of another log, with its type and version there. Writes nothing if this log
+    /// has the same or a later version of the key. Returns whether the object was written. Later
+    /// writes of the key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
@@ -326,10 +331,11 @@ impl Log {
         self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
-    /// Raises the least version of objects written from now on to that of another log whose objects
-    /// are [adopted](Self::adopt). Returns whether a head that was begun already records it for a
-    /// recovery of this log. It does not suffice that versions here are above it already: they may
-    /// be so because of removals in a part of the log that another server recovers.
+    /// Raises the version at which new keys begin to at least `version`, that of another log whose
+    /// objects are [adopted](Self::adopt). Returns whether the newest head's header already records
+    /// `version` or a higher one, so that a recovery of this log finds it. A safe version above
+    /// `version` in memory does not suffice: it may be due to removals in a part of the log that
+    /// another server recovers.
     pub fn raise_version(&mut self, version: u64) -> bool {
         self.safe_version = self.safe_version.max(version);
         version <= self.head_version
@@ -389,16 +395,17 @@ impl Log {
         Ok(Written { version, reference: Ref { address, len } })
     }
 
-    /// Removes an object; returns its version, or `None` when there was none.
+    /// Removes an object; returns its version, or `None` when there was no such object.
     ///
     /// # Errors
-    /// [`Full`]: a tombstone takes memory too. Then nothing was changed.
+    /// [`Full`] when there is no room for the tombstone. The log is unchanged then.
     pub fn remove(&mut self, table: u32, key: &[u8]) -> Result<Option<u64>, Full> {
         self.remove_inner(table, key, None)
     }
 
-    /// Like [`remove`](Self::remove), for an operation that takes effect once: writes its
-    /// completion with the tombstone, both or neither; when there was no object, writes none.
+    /// Removes an object like [`remove`](Self::remove), for an operation that takes effect once:
+    /// writes the tombstone and the operation's completion, or neither. When there was no such
+    /// object, writes nothing.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -470,8 +477,9 @@ impl Log {
 
     /// Drops a table: its objects are no longer found, and [`Log::clean`] frees them over time.
     ///
-    /// The log does not record this: at a restart the caller states which tables exist. The id must
-    /// not be used again while [`Log::is_dropped`], nor ever in a log that is restored from disk.
+    /// The log does not record the drop: at a restart the caller states which tables exist. The id
+    /// must not be used again while [`Log::is_dropped`] returns true. In a log that may be restored
+    /// from disk it must never be used again.
     pub fn drop_table(&mut self, table: u32) {
         self.tables.drop_table(table);
         self.tables.drop_table(table | COMPLETIONS);
@@ -485,9 +493,10 @@ impl Log {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
     }
 
-    /// Drops the objects of a tablet, like [`drop_table`](Self::drop_table) those of a whole table.
-    /// Completions stay, as it is unknown for which tablet they are. Objects that are not freed yet
-    /// are still found: callers must not look for them.
+    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) drops those of a whole
+    /// table. Completions stay unless the tablet is the whole table, because the log does not know
+    /// to which tablet they belong. Objects that are not freed yet are still found: callers must
+    /// not look for them.
     pub fn drop_tablet(&mut self, tablet: Tablet) {
         if tablet.range.is_all() {
             return self.drop_table(tablet.table);
@@ -536,9 +545,9 @@ impl Log {
 
     /// Returns the largest number of bytes of objects that the log accepts.
     ///
-    /// Objects much shorter than a seglet can fill it. Longer ones lose up to a seglet at the end
-    /// of each run of memory, depending on the order in which they came; an object of 1 MB may lose
-    /// a seventeenth of itself.
+    /// Objects much shorter than a seglet can fill it. Longer objects lose up to a seglet at the
+    /// end of each run of memory, depending on the order in which they are written. An object of 1
+    /// MB may lose a seventeenth of itself.
     #[must_use]
     pub fn capacity(&self) -> usize {
         (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES
@@ -546,7 +555,8 @@ impl Log {
             * LIVE_SHARE.0
     }
 
-    /// Refuses an entry beyond the capacity: the cleaner would find ever less to clean.
+    /// Refuses an entry that would exceed the capacity: the cleaner would find less and less to
+    /// clean.
     fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
         if self.object_bytes + len <= self.capacity() {
             return Ok(());
@@ -559,7 +569,7 @@ impl Log {
         }
     }
 
-    /// Takes room for an entry in the head, cleaning as needed: the writer pays for it.
+    /// Takes room for an entry in the head, and cleans as needed: the writer pays for the cleaning.
     fn make_room(&mut self, len: usize, appender: Appender) -> Result<usize, Full> {
         if len + self.config.header_bytes_max() > self.config.segment_bytes {
             return Err(Full::Memory);
@@ -590,7 +600,7 @@ impl Log {
         }
         let replicating =
             self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
-        // Segments that are freed once a head that no longer lists them is durable.
+        // Whether segments will be freed once a head that no longer lists them is durable.
         let leaving =
             self.heads.iter().any(|&slot| !self.memory.segment(slot).freed_segments.is_empty());
         let waiting = replicating || leaving || self.memory.pins > 0;
@@ -601,9 +611,9 @@ impl Log {
         })
     }
 
-    /// Limits the segments on disk, existing ones included; `None`: to the number in the
-    /// configuration. The last of them are left to removals and to the cleaner, so that a log on a
-    /// full disk can be emptied.
+    /// Limits the number of segments on disk, existing segments included; `None` means the limit in
+    /// the configuration. Writers leave the last segments to removals and to the cleaner, so that a
+    /// log on a full disk can be emptied.
     pub fn limit_disk(&mut self, segments: Option<usize>) {
         self.disk_limit = segments.unwrap_or(usize::MAX);
     }
@@ -618,7 +628,7 @@ impl Log {
         self.is_disk_limited() && self.disk_room() <= self.segments_left(Appender::Writer)
     }
 
-    /// Segments on disk that must be left to others when a head is opened.
+    /// Segments on disk that `appender` must leave to others when it opens a head.
     fn segments_left(&self, appender: Appender) -> usize {
         match appender {
             Appender::Cleaner => 0,
@@ -629,7 +639,7 @@ impl Log {
         }
     }
 
-    /// Free seglets that must be left to others in the head.
+    /// Free seglets that `appender` must leave to others.
     fn floor(&self, appender: Appender) -> usize {
         if appender == Appender::Writer { self.reserve } else { 0 }
     }
@@ -656,9 +666,9 @@ impl Log {
         Ok(address)
     }
 
-    /// Seals the head, if there is one, and opens the next. Its digest lists the survivors that
-    /// became durable instead of the segments cleaned into them. The cleaner may take its reserves
-    /// for that, a writer may not.
+    /// Seals the head, if there is one, and opens the next. The new head's digest lists the
+    /// survivors that became durable instead of the segments cleaned into them. For the new head
+    /// the cleaner may take its reserves; a writer may not.
     pub(crate) fn open_head(&mut self, appender: Appender) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
         let segments = self.segments_left(appender);
@@ -675,9 +685,9 @@ impl Log {
             SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
         match self.append_header(slot, &header, floor) {
             Ok(len) => {
-                // Only now: if survivors counted as listed by a head for which there is no room, a
-                // tombstone in the present head would name a survivor that is unlisted after a
-                // crash, and the object that it deletes would return.
+                // Survivors count as listed only now that the head has room. Otherwise a tombstone
+                // in the present head could name a survivor that no digest lists after a crash, and
+                // the object that the tombstone deletes would return.
                 let freed_segments = self.list(batches);
                 let segment = self.memory.segment_mut(slot);
                 (segment.header_len, segment.freed_segments) = (len, freed_segments);

@@ -5,8 +5,9 @@ use crate::log::{Log, Ref};
 /// Keeps an entry's bytes in place. The entry may be overwritten, removed or moved meanwhile; the
 /// bytes stay.
 ///
-/// Return it by [`Log::unpin`]: until then the cleaner cannot free or compact the whole segment.
-/// Each pin thus blocks up to 8 MB of memory, so the caller must bound their number and duration.
+/// Return a pin with [`Log::unpin`]: until then the cleaner can neither free nor compact any part
+/// of the entry's segment. Each pin thus blocks up to 8 MB of memory, so the caller must bound the
+/// number and duration of pins.
 #[derive(Debug)]
 #[must_use = "a pin holds memory until it is given back"]
 pub struct Pin {

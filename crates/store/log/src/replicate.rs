@@ -1,10 +1,10 @@
 //! Replication: the bytes that the disk still has to write, and the segments that it may free.
 //!
-//! The order ensures that a crash is harmless at any moment, with a disk of the node's own (for
-//! replicas see decision 15): a head's bytes are handed out only once its predecessor is sealed and
-//! wholly durable, and a head's digest leaves out a cleaned segment only if the survivors, which it
-//! lists instead, were wholly durable when it was opened. So all segments that the digest of the
-//! newest head on disk lists are there.
+//! The order of replication makes a crash harmless at any moment. Two rules hold for a node's own
+//! disk (decision 15 has those for replicas on other servers). A head's bytes are handed out only
+//! once its predecessor is sealed and wholly durable. A head's digest leaves out a cleaned segment
+//! only if the survivors that it lists instead were wholly durable when the head was opened. So all
+//! segments that the digest of the newest head on disk lists are there.
 
 use crate::log::{Appender, Log};
 use crate::{Durability, Ref};
@@ -23,17 +23,17 @@ pub struct Pending<'a> {
     pub offset: usize,
     /// Bytes in all slices together.
     pub len: usize,
-    /// Whether the segment is sealed and these are its last bytes. There may be none, when it was
-    /// sealed after they were handed out.
+    /// Whether the segment is sealed and these are its last bytes. `len` is 0 when the segment was
+    /// sealed after all its bytes were handed out.
     pub sealed: bool,
     slices: [&'a [u8]; PENDING_SLICES],
     count: usize,
 }
 
 impl<'a> Pending<'a> {
-    /// Returns the bytes, in order, none of the slices empty.
+    /// Returns the bytes, in order; no slice is empty.
     ///
-    /// They do not move or change until they are marked durable.
+    /// The bytes do not move or change until they are marked durable.
     #[must_use]
     pub fn slices(&self) -> &[&'a [u8]] {
         &self.slices[..self.count]
@@ -43,27 +43,27 @@ impl<'a> Pending<'a> {
 /// A segment that is not yet sealed and wholly durable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OpenSegment {
-    /// Its id.
+    /// Id of the segment.
     pub segment: u64,
-    /// Head or survivor.
+    /// Whether the segment is a head or a survivor.
     pub role: Role,
-    /// Bytes of a head's header entry.
+    /// Bytes of a head's header entry; 0 for a survivor.
     pub header: usize,
-    /// Bytes appended to it, the header's included.
+    /// Bytes appended to the segment, including the header's.
     pub appended: usize,
     /// Whether nothing will be appended any more.
     pub sealed: bool,
 }
 
 impl Log {
-    /// Bytes ever appended to heads: entries written before now are durable when
-    /// [`Log::durable_position`] has reached this.
+    /// Returns the number of bytes ever appended to heads. Entries written before the call are
+    /// durable when [`Log::durable_position`] has reached this number.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Position up to which the log is durable.
+    /// Returns the position up to which the log is durable.
     #[must_use]
     pub fn durable_position(&self) -> u64 {
         match self.heads.front() {
@@ -97,10 +97,10 @@ impl Log {
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// Returns the next bytes to replicate: of the oldest head that is not wholly handed out and
-    /// durable, otherwise of a survivor.
+    /// Returns the next bytes to replicate: of the oldest head that is not yet sealed and wholly
+    /// durable, or of a survivor if that head has none. `None`: there are none for now.
     ///
-    /// After handing them to the disk, report that with [`Log::mark_submitted`].
+    /// After handing the bytes to the disk, report them with [`Log::mark_submitted`].
     #[must_use]
     pub fn next_pending(&self) -> Option<Pending<'_>> {
         self.heads.iter().take(1).chain(&self.survivors).find_map(|&slot| self.pending_of(slot))
@@ -114,8 +114,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// Returns the beginning of a range of a segment's bytes, as much as [`PENDING_SLICES`] hold,
-    /// and whole entries of at most `most` bytes together.
+    /// Returns the beginning of a range of a segment's bytes: as much as [`PENDING_SLICES`] slices
+    /// hold, and only whole entries if `most` bytes are less than that.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -151,7 +151,8 @@ impl Log {
         Pending { segment: segment.id, offset: range.start, len, sealed, slices, count }
     }
 
-    /// Returns the number of bytes of the whole entries from an address on, at most `most`.
+    /// Returns the length of the whole entries from an address on that have at most `most` bytes
+    /// together.
     fn whole_entries(&self, addresses: Range<usize>, most: usize) -> usize {
         let mut len = 0;
         while addresses.start + len < addresses.end {
@@ -165,8 +166,8 @@ impl Log {
     }
 
     /// Returns the segments that are not yet sealed and wholly durable: heads, oldest first, then
-    /// survivors. For an owner that keeps several replicas, each with its own progress;
-    /// [`next_pending`](Self::next_pending) is for one.
+    /// survivors. For an owner that keeps several replicas, each with its own progress; an owner
+    /// with one replica calls [`next_pending`](Self::next_pending).
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
             let segment = self.memory.segment(slot);
@@ -181,7 +182,8 @@ impl Log {
     }
 
     /// Returns the bytes of an open segment: the whole entries at the beginning of `range`, as many
-    /// as [`PENDING_SLICES`] and `most` bytes hold. Both ends of the range must be ends of entries.
+    /// as fit into `most` bytes and [`PENDING_SLICES`] slices. Both ends of the range must be ends
+    /// of entries.
     ///
     /// # Panics
     /// When the segment is not open or has fewer bytes: an error of the caller.
@@ -193,11 +195,12 @@ impl Log {
         self.pending_from(slot, range, most)
     }
 
-    /// Reports that a segment's byte stream was handed to the disk up to `up_to`, and whether its
-    /// seal was.
+    /// Reports that a segment's byte stream was handed to the disk up to `up_to`, and, if `sealed`,
+    /// that its seal was too.
     ///
     /// # Panics
-    /// When the segment has fewer bytes, or is not replicated: an error of the caller.
+    /// When the segment is unknown, or has fewer bytes, or more bytes were reported before, or the
+    /// seal comes before the last byte: an error of the caller.
     pub fn mark_submitted(&mut self, segment: u64, up_to: usize, sealed: bool) {
         let slot = self.memory.by_id[&segment];
         let segment = self.memory.segment_mut(slot);
@@ -207,7 +210,8 @@ impl Log {
         segment.seal_submitted |= sealed;
     }
 
-    /// Reports that a segment's byte stream is durable up to `up_to`, and whether its seal is.
+    /// Reports that a segment's byte stream is durable up to `up_to`, and, if `sealed`, that its
+    /// seal is too.
     ///
     /// # Panics
     /// When those bytes, or the seal, were never submitted: an error of the caller.
@@ -241,21 +245,22 @@ impl Log {
         }
     }
 
-    /// Id of the head, and number of its bytes that were not handed out yet.
+    /// Returns the id of the head, and the number of its bytes that were not handed out yet.
     #[must_use]
     pub fn head_pending(&self) -> (u64, usize) {
         let head = self.memory.segment(self.head);
         (head.id, head.appended - head.submitted)
     }
 
-    /// Seals the head and opens the next: for when the head's replica is full before the head is.
-    /// Returns false, and leaves the head open, when there is no room for another segment now.
+    /// Seals the head and opens the next, for an owner whose replica of the head is full before the
+    /// head is. Returns false, and leaves the head open, when there is no room for another segment
+    /// now.
     pub fn roll_head(&mut self) -> bool {
         self.open_head(Appender::Writer).is_ok()
     }
 
-    /// Like [`roll_head`](Self::roll_head), for a removal, which may continue when a full disk
-    /// stops writers.
+    /// Does what [`roll_head`](Self::roll_head) does, for a removal, which may continue when a full
+    /// disk stops writers.
     pub fn roll_head_to_remove(&mut self) -> bool {
         self.open_head(Appender::Remover).is_ok()
     }

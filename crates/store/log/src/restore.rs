@@ -1,10 +1,11 @@
 //! Restores a log from the segments on disk.
 //!
-//! Segments may come in any order, best in descending order of ids: then the newest version of most
-//! objects comes first and older ones need not be copied. Each becomes a segment in memory with the
-//! same id and only its live entries, as if compacted. An object counts if neither a newer object
-//! of its key nor a tombstone of its version or a later one is known, whichever came first. During
-//! this time tombstones have a hash table of their own.
+//! The caller may pass segments in any order. Descending ids are best: the newest version of most
+//! objects is then restored first, and older versions need not be copied. Each segment becomes a
+//! segment in memory with the same id and only its live entries, as if compacted. An object counts
+//! unless the log has, from any segment so far, the same or a newer version of its key, or a
+//! tombstone of its version or a later one. During the restoration tombstones have a hash table of
+//! their own.
 
 use crate::config::{Config, ConfigError};
 use crate::log::{Appender, Log};
@@ -18,13 +19,14 @@ use thiserror::Error;
 /// Entries processed together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
-/// Seglets kept for the header of the first head.
+/// Seglets kept free for the header of the first head.
 const HEAD_SEGLETS: usize = 1;
 
 /// Why a segment could not be restored.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum RestoreError {
-    /// The digest does not list the segment, or it was restored before.
+    /// The digest does not list the segment, or it was restored before. From [`Restore::finish`]:
+    /// the digest lists the segment, but it was not restored.
     #[error("segment {0} is not expected")]
     Unexpected(u64),
     /// Bytes that are not an entry.
@@ -44,16 +46,16 @@ pub enum RestoreError {
 /// then [finish](Self::finish).
 pub struct Restore {
     log: Log,
-    /// Tables that exist, ascending; objects of others are left out. `None`: all exist.
+    /// Tables that exist, ascending; objects of other tables are left out. `None`: all exist.
     tables: Option<Vec<u32>>,
-    /// Objects left out so far, by table.
+    /// Number of objects left out so far, by table.
     left_out: BTreeMap<u32, u64>,
 }
 
 impl Restore {
-    /// Begins the restoration of an empty log. `digest`: the segments to come, as the newest head
-    /// on disk lists them. `tables`: the tables that exist, if known; objects of others, which were
-    /// dropped, are left out.
+    /// Begins to restore a log. `digest`: the ids of the segments to restore, as the newest head on
+    /// disk lists them. `tables`: the tables that exist, if known; objects of other tables, which
+    /// were dropped, are left out.
     ///
     /// # Errors
     /// When the configuration is invalid, or the address space for the log or for its table of
@@ -66,7 +68,8 @@ impl Restore {
         let mut log = Log::headless(config)?;
         log.tombstone_table =
             Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
-        // Ids grow with age: positions are set as if each earlier segment had been full.
+        // Newer segments have higher ids: positions are set as if each earlier segment had been
+        // full.
         for (rank, &id) in (0u64..).zip(digest) {
             log.position = rank * log.config.segment_bytes as u64;
             let slot = log.memory.add(id, Role::Head, log.position);
@@ -87,8 +90,8 @@ impl Restore {
         &self.left_out
     }
 
-    /// Hash of a key, to be passed with its entry. May also be computed elsewhere, by
-    /// [`sprat_wire::tablet::hash`].
+    /// Returns the hash of a key, to be passed with its entry. Code without the log can compute it
+    /// with [`sprat_wire::tablet::hash`].
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
         self.log.hash(table, key)
@@ -99,7 +102,8 @@ impl Restore {
     /// count](Completion::is_cut). `safe_version` is from the segment's header.
     ///
     /// # Errors
-    /// [`RestoreError`]; then the restoration cannot continue.
+    /// [`RestoreError`] when the segment is not expected, is malformed or does not fit in memory;
+    /// the restoration cannot continue then.
     pub fn segment<'a>(
         &mut self,
         id: u64,
@@ -148,8 +152,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Ends the restoration: opens a new head with an id above all of the digest and `highest_id`,
-    /// the highest of any segment found on disk, listed or not.
+    /// Ends the restoration: opens a new head. The head's id is above all ids of the digest and
+    /// above `highest_id`, the highest id of any segment found on disk, listed or not.
     ///
     /// # Errors
     /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,
@@ -200,7 +204,7 @@ impl Restore {
         log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
         log.memory.segment_mut(slot).live += bytes.len();
         log.account_added(entry.table, bytes.len());
-        // Looks it up again, as the cleaner may have moved it to make room.
+        // Looks the object up again, as the cleaner may have moved it to make room.
         match known.and_then(|_| log.lookup(hash, entry.table, entry.key)) {
             Some((place, old)) => {
                 log.table.set(place, hash, address);

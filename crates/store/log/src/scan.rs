@@ -1,24 +1,24 @@
 //! Scans: all objects of a table, in an order that neither growth nor a restart changes.
 //!
 //! Objects are returned in the order of their hashes with the bits reversed. A chain of the hash
-//! table holds the hashes with the same low bits, which is a range of that order at any size of the
-//! table: a split only halves the range.
+//! table holds the hashes with the same low bits. At any size of the table these are one range of
+//! that order: a split only halves the range.
 
 use crate::log::{Log, Ref, hash_at};
 
-/// Limit on the chains of the hash table that one call visits. That many take about 20 us, so a
-/// small table in a large log does not delay other requests.
+/// The largest number of chains of the hash table that one call visits. Visiting them takes about
+/// 20 us, so a small table in a large log does not delay other requests.
 pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
-    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for
-    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None` at
-    /// the end.
+    /// Appends to `found`, in order, the objects of `table` whose reversed hash is above `after`
+    /// (all, for `None`) and not above `until`. Returns the cursor from which the next call
+    /// continues, or `None` at the end.
     ///
-    /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`]
-    /// chains, so it may return a cursor without any object. Objects with equal hashes are returned
-    /// together, beyond the limits if need be. An object that exists from the first call to the
-    /// last is returned exactly once.
+    /// A call ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or
+    /// [`SCAN_CHAINS`] chains, so it may return a cursor without any object. Objects with equal
+    /// hashes are returned together, even beyond the limits. An object that exists from the first
+    /// call to the last is returned exactly once.
     pub fn scan(
         &self,
         table: u32,

@@ -6,10 +6,10 @@ use sprat_wire::SEGLET_BYTES;
 /// Seglets in a huge page.
 const BLOCK_SEGLETS: usize = HUGE_PAGE_BYTES / SEGLET_BYTES;
 
-/// Runs examined for a longer one, once a long enough one is known.
+/// Runs that a search examines before it takes one that is long enough, but shorter than wanted.
 const RUNS_SCANNED_MAX: usize = 64;
 
-/// Owner of a seglet that has none.
+/// Owner of a seglet that no segment owns.
 pub(crate) const NO_OWNER: u32 = u32::MAX;
 
 /// A run of neighbouring seglets.
@@ -21,7 +21,7 @@ pub(crate) struct Run {
 
 /// The map of the arena. Seglet 0 is never used, so that no entry has address 0.
 pub(crate) struct Seglets {
-    /// A bit for each seglet: set when it is taken (or behind the end).
+    /// A bit for each seglet: set when the seglet is taken, is seglet 0, or is behind the end.
     taken: Vec<u64>,
     /// Slot of the segment that owns the seglet.
     owner: Vec<u32>,
@@ -74,7 +74,7 @@ impl Seglets {
         self.taken[seglet / 64] & (1 << (seglet % 64)) == 0
     }
 
-    /// Takes a run of `want` seglets, otherwise the longest found of at least `min`.
+    /// Takes a run of `want` free seglets, otherwise the longest run found of at least `min`.
     pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
         debug_assert!(0 < min && min <= want);
         while self.taken.get(self.lowest) == Some(&u64::MAX) {
@@ -101,8 +101,8 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets from seglet `at` on, if there are at least `min`; returns
-    /// how many.
+    /// Takes up to `want` free seglets from seglet `at` on; returns the number taken. Takes none
+    /// and returns `None` if there are fewer than `min`.
     pub(crate) fn take_at(
         &mut self,
         at: usize,
@@ -118,7 +118,7 @@ impl Seglets {
         Some(count)
     }
 
-    /// Takes a run that is free.
+    /// Takes a run that is free, for a segment.
     pub(crate) fn claim(&mut self, run: Run, owner: u32) {
         for seglet in run.first..run.first + run.count {
             assert!(self.is_free(seglet));

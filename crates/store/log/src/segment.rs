@@ -6,15 +6,15 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
-/// Entries up to this length, bytes, may go into extents of any size: they leave little unused at
-/// an extent's end.
+/// Entries of up to this length, in bytes, may go into extents of any size: they leave little
+/// unused at an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// The smallest number of seglets in an extent for a long entry. If twice the entry's seglets are
-/// more, the extent has that many, so that little of its end is unused.
+/// An extent for a long entry has at least this many seglets, and at least twice those of the
+/// entry, so that little of the extent's end is unused.
 const LONG_RUN: usize = 8;
 
-/// Seglets that a segment takes at a time when memory is plentiful: a huge page.
+/// Seglets that a segment takes at a time when memory is plentiful: as many as a huge page has.
 const EXTENT_GROWTH: usize = 32;
 
 /// A contiguous piece of a segment's memory: whole entries, then room for more.
@@ -44,8 +44,8 @@ impl Extent {
 pub(crate) struct Segment {
     pub(crate) id: u64,
     pub(crate) role: Role,
-    /// Its memory, in log order until the segment is closed, in any order afterwards. May be empty:
-    /// then only the replica on disk is left.
+    /// The segment's memory: in log order until the segment is closed, in any order afterwards. If
+    /// it is empty, only the replica on disk is left.
     pub(crate) extents: Vec<Extent>,
     /// Bytes ever appended: the length of the segment's byte stream.
     pub(crate) appended: usize,
@@ -53,41 +53,44 @@ pub(crate) struct Segment {
     pub(crate) submitted: usize,
     /// Bytes of the stream that are durable.
     pub(crate) durable: usize,
-    /// Nothing will be appended any more.
+    /// Whether nothing will be appended any more.
     pub(crate) sealed: bool,
     /// Whether the seal was handed to the replica, and whether it is durable.
     pub(crate) seal_submitted: bool,
     pub(crate) seal_durable: bool,
-    /// Whether the next head's digest lists it.
+    /// Whether the next head's digest lists the segment.
     pub(crate) listed: bool,
-    /// Sealed, wholly durable and listed: the cleaner may take it.
+    /// Whether the segment is sealed, wholly durable and listed, so that the cleaner may take it.
     pub(crate) closed: bool,
-    /// All live entries were moved elsewhere; it waits until its replica may be freed.
+    /// Whether all live entries were moved elsewhere; the segment then waits until its replica may
+    /// be freed.
     pub(crate) cleaned: bool,
     /// Bytes of live entries, including tombstones but not the segment's header.
     pub(crate) live: usize,
-    /// Bytes of tombstones among these.
+    /// Bytes of the tombstones in `live`.
     pub(crate) tombstones: usize,
-    /// Position of the log when its entries were written, from which the cleaner computes its age.
+    /// Position of the log when the segment's entries were written. The cleaner computes the
+    /// segment's age from this position.
     pub(crate) written_at: u64,
-    /// For a head: position of the log at its first byte.
+    /// For a head: position of the log at the head's first byte.
     pub(crate) base: u64,
     /// For a head: length of its header, and the segments whose replicas may be freed when the head
     /// is durable.
     pub(crate) header_len: usize,
     pub(crate) freed_segments: Vec<u64>,
-    /// Number of readers of its memory.
+    /// Number of readers of the segment's memory.
     pub(crate) pins: u32,
     /// Memory that the segment no longer needs, but that is pinned.
     pub(crate) limbo: Vec<Run>,
-    /// Number of segments ever reclaimed when its tombstones were last checked.
+    /// The log's count of reclaimed segments when the tombstones here were last checked.
     pub(crate) checked_at: u64,
-    /// Live bytes when a compaction last freed nothing, so that it is not tried again at once.
+    /// Live bytes when a compaction last freed nothing, so that it is not tried again at once;
+    /// `usize::MAX` if the last one freed something.
     pub(crate) futile_live: usize,
 }
 
 impl Segment {
-    /// Returns the number of its seglets, limbo not included.
+    /// Returns the number of the segment's seglets, without those in `limbo`.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -104,19 +107,19 @@ pub(crate) enum NoRoom {
     Segment,
     /// There are as many segments on disk as allowed.
     Disk,
-    /// No free seglets.
+    /// There are too few free seglets.
     Memory,
-    /// There are free seglets, but no run of this length.
+    /// There are enough free seglets, but no run of this length.
     Fragmented { run: usize },
 }
 
-/// The arena, its map and its segments.
+/// The arena, the map of its seglets, and all segments.
 pub(crate) struct Memory {
     pub(crate) bytes: Mapping<u8>,
     pub(crate) seglets: Seglets,
     slots: Vec<Option<Segment>>,
     vacant: Vec<u32>,
-    /// Every segment whose replica may still be read at a restart.
+    /// Every segment whose replica may still be read at a restart, by id.
     pub(crate) by_id: BTreeMap<u64, u32>,
     pub(crate) next_id: u64,
     /// Number of readers of all segments.
@@ -237,9 +240,9 @@ impl Memory {
         self.vacant.push(slot);
     }
 
-    /// Takes `len` contiguous bytes at the end of a segment of at most `limit` bytes, leaving at
-    /// least `floor` seglets of the arena free. A new extent has at least `run` seglets, and as
-    /// many as the entry needs anyway.
+    /// Takes `len` contiguous bytes at the end of a segment of at most `limit` bytes, and leaves at
+    /// least `floor` seglets of the arena free. A new extent has at least `run` seglets, and at
+    /// least as many as the entry needs.
     pub(crate) fn append(
         &mut self,
         slot: u32,

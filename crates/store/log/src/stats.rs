@@ -20,7 +20,7 @@ pub struct Stats {
     pub objects: u64,
     /// Completions of operations that take effect once.
     pub completions: u64,
-    /// Clients of these completions.
+    /// Clients whose completions are kept.
     pub clients: u64,
     /// Bytes of the entries of objects and completions.
     pub object_bytes: u64,
@@ -91,14 +91,14 @@ impl Log {
         full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Number and bytes of a table's objects.
+    /// Returns the number and the bytes of a table's objects.
     #[must_use]
     pub fn table_stats(&self, table: u32) -> TableStats {
         self.tables.stats(table)
     }
 
-    /// Returns memory that was used and is wholly free now to the kernel, up to 32 MB a call: for
-    /// when a log has become much smaller. Returns how many bytes.
+    /// Returns huge pages that were used and are wholly free now to the kernel, up to 32 MB a call.
+    /// Useful when a log has become much smaller. Returns the number of bytes.
     pub fn release_free_memory(&mut self) -> usize {
         let blocks = self.memory.seglets.take_untouched(RELEASES_MAX);
         for &block in &blocks {

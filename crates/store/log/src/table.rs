@@ -23,7 +23,8 @@ const HIGH_BITS: u32 = ADDRESS_BITS - 32;
 /// Slots of a line.
 const SLOTS: usize = 10;
 
-/// Entries a hundred lines hold before the table grows: 64 / 6.4 = 10 bytes an entry.
+/// Entries that a hundred lines hold before the table grows: 64 bytes / 6.4 entries are 10 bytes an
+/// entry.
 const FILL_PER_100_LINES: usize = 640;
 
 /// Lines of an empty table.
@@ -75,7 +76,7 @@ impl Line {
         (0..SLOTS).find(|&slot| self.is_empty(slot)).unwrap_or(SLOTS)
     }
 
-    /// A bit for each slot with this tag.
+    /// Returns a mask with a bit for each slot that has this tag. Empty slots have tag 0.
     #[inline]
     fn candidates(&self, tag: u16) -> u32 {
         let mut found = 0;
@@ -86,7 +87,7 @@ impl Line {
     }
 }
 
-/// Tag of a hash: its top bits. The bottom ones choose the line.
+/// Returns the tag of a hash: its top bits. The bottom bits choose the line.
 #[inline]
 fn tag(hash: u64) -> u16 {
     (hash >> (48 + HIGH_BITS)) as u16
@@ -103,11 +104,11 @@ pub(crate) struct TableSlot {
 pub(crate) struct Table {
     primary: Mapping<Line>,
     overflow: Mapping<Line>,
-    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line is
+    /// Lines are chosen by the low `level` bits of the hash, and by one bit more if these bits are
     /// below `split`.
     level: u32,
     split: usize,
-    /// Overflow lines ever used, and the first of the free ones (plus one; linked).
+    /// Overflow lines ever used, and the link to the first free one (its number plus one, or zero).
     overflow_used: usize,
     overflow_free: u32,
     entries: usize,
@@ -119,11 +120,11 @@ impl Table {
     /// Makes a table for at most `entries` entries.
     ///
     /// # Errors
-    /// When the address space is exhausted.
+    /// When the address space cannot be reserved.
     pub(crate) fn new(entries: usize) -> std::io::Result<Self> {
         let primary = entries * 100 / FILL_PER_100_LINES + 2 * FIRST_LINES;
-        // A chain of n lines holds more than 10 (n - 1) entries: fewer overflow lines than a fifth
-        // of the entries.
+        // A chain of n lines holds more than 10 (n - 1) entries, so overflow lines are fewer than a
+        // tenth of the entries. Twice that is reserved.
         let overflow = (entries / 5 + FIRST_LINES).min(u32::MAX as usize - 1);
         Ok(Self {
             primary: Mapping::reserve(primary)?,
@@ -188,8 +189,8 @@ impl Table {
         prefetch(&self.primary[self.bucket(hash)]);
     }
 
-    /// Returns the first address with this hash's tag in this hash's line, so that the entry which
-    /// a lookup will probably need can be prefetched.
+    /// Returns the first address with this hash's tag in this hash's line, so that the caller can
+    /// prefetch the entry that a lookup will probably need.
     #[inline]
     pub(crate) fn peek(&self, hash: u64) -> Option<usize> {
         let line = &self.primary[self.bucket(hash)];
@@ -241,7 +242,7 @@ impl Table {
         self.grow(hash_of, prefetch);
     }
 
-    /// Removes the entry in `place`: the last one of its chain takes the slot.
+    /// Removes the entry in `place`, and moves the last entry of the chain there.
     pub(crate) fn remove(&mut self, hash: u64, place: TableSlot) {
         let mut before = None;
         let mut last = self.bucket(hash);
@@ -264,8 +265,8 @@ impl Table {
         self.entries -= 1;
     }
 
-    /// Calls `visit` with each address in the chain of a hash, after `prefetch` with those of its
-    /// line.
+    /// Calls `visit` with each address in the chain of a hash. Before the addresses of a line,
+    /// calls `prefetch` with all of them.
     pub(crate) fn visit(&self, hash: u64, prefetch: impl Fn(usize), mut visit: impl FnMut(usize)) {
         let mut number = Some(self.bucket(hash));
         while let Some(at) = number {

@@ -7,7 +7,7 @@ use sprat_wire::tablet::Tablet;
 pub struct TableStats {
     /// Number of objects.
     pub objects: u64,
-    /// Bytes of their entries in the log: headers, keys and values.
+    /// Bytes of the table's entries in the log: headers, keys and values.
     pub bytes: u64,
 }
 
@@ -18,7 +18,8 @@ struct TableState {
     stats: TableStats,
 }
 
-/// All tables that have objects, by id. The one looked up last is found at once.
+/// All tables that have or had objects, in order of their ids. The table looked up last is found
+/// without a search.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     known: Vec<TableState>,
@@ -100,8 +101,8 @@ impl Tables {
         self.tablets.iter().any(meets)
     }
 
-    /// Forgets the dropped tablets, and dropped tables without objects: the purge has visited the
-    /// whole hash table.
+    /// Forgets the dropped tablets, and the dropped tables that have no objects left. Call it when
+    /// the purge has visited the whole hash table.
     pub(crate) fn forget_purged(&mut self) {
         self.tablets.clear();
         self.known.retain(|known| !known.dropped || known.stats.objects > 0);

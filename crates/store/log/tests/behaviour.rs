@@ -16,7 +16,8 @@ fn volatile(memory: usize) -> Log {
     Log::new(Config::new(memory, Durability::Volatile)).unwrap()
 }
 
-/// With segments that hold seven of the longest values each, so that little is lost at their ends.
+/// Returns a log whose segments hold seven of the longest values each, so that little space is lost
+/// at the end of each segment.
 fn volatile_with_long_segments() -> Log {
     let config = Config::new(64 * MB, Durability::Volatile);
     Log::new(Config { segment_bytes: 8 * MB, max_segments_on_disk: 32, ..config }).unwrap()
@@ -38,7 +39,7 @@ fn fill(
     }
 }
 
-/// A scan to its end, with the log changed by `between` after each call.
+/// Scans a table to its end; `between` changes the log after each call.
 fn scan(
     log: &mut Log,
     table: u32,
@@ -132,7 +133,7 @@ fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
     }
     assert_eq!(log.stats().objects, 5000);
     assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
-    // All of the room is there again.
+    // All of the table's room is free again.
     fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
     log.check_invariants();
 }
@@ -152,7 +153,7 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
     );
     assert!(
         found.iter().all(|&found| low.contains(place(log.entry(found).key))),
-        "a scan ends where it is told"
+        "a scan ends at its limit"
     );
     let tablet = |range| Tablet { table: 1, range };
     let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
@@ -175,8 +176,8 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
             .filter(|key| high.contains(position(0, 1, key)))
             .all(|key| log.find(1, &key).is_none())
     );
-    assert!(log.completion(1, &id).is_some(), "nobody knows of which tablet it is");
-    // Objects written again are not taken for dropped ones.
+    assert!(log.completion(1, &id).is_some(), "the log does not know its tablet");
+    // Objects written again do not count as dropped.
     fill(&mut log, 1, 0..5000, |_| [3; 100].to_vec());
     while !log.clean(1).idle {}
     assert_eq!((log.table_stats(1).objects, log.table_stats(2).objects), (5000, 100));
@@ -211,7 +212,7 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
     };
     assert_eq!(full, Full::Memory);
     assert!(usize::try_from(log.stats().object_bytes).unwrap() + 150 > log.capacity());
-    // Overwriting goes on, and so does reading.
+    // Objects can still be overwritten and read.
     let mut chance = chance(3);
     for _ in 0..200_000 {
         log.put(1, &key(chance.index(count)), &[1; 100]).unwrap();
@@ -229,7 +230,7 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
 fn large_objects_fit_between_small_ones() {
     let mut log = volatile_with_long_segments();
     let mut chance = chance(5);
-    // Fragment: fill with small ones, then remove most at random.
+    // Fragments the memory: fills it with small objects, then removes most of them at random.
     let mut small = 0;
     while log.put(1, &key(small), &[0; 1000]).is_ok() {
         small += 1;
@@ -243,8 +244,9 @@ fn large_objects_fit_between_small_ones() {
     for n in gone {
         log.remove(1, &key(n)).unwrap();
     }
-    // Three quarters are free: large ones must fit there. Each is a little longer than 16 seglets,
-    // so that up to a seventeenth is lost where one has a run of its own.
+    // Three quarters of the memory are free: large objects must fit there. Each large object is a
+    // little longer than 16 seglets. If it lies in seglets of its own, up to a seventeenth of their
+    // space is lost.
     let mut large = 0;
     let value = vec![7; MB];
     while usize::try_from(log.stats().object_bytes).unwrap() < log.capacity() / 10 * 9 {
@@ -276,13 +278,13 @@ fn values_of_every_size_mix() {
             Err(Full::Memory | Full::Disk) => {
                 refused += 1;
                 let live = usize::try_from(log.stats().object_bytes).unwrap();
-                // Values of a 64th of the memory leave holes that nothing fits into.
+                // Values as long as a 64th of the memory leave holes in which no other value fits.
                 assert!(
                     live + len > log.capacity() / 100 * 85,
                     "{live} + {len} of {}",
                     log.capacity()
                 );
-                // Make room.
+                // Make room for further values.
                 for _ in 0..40 {
                     let n = chance.index(600);
                     assert_eq!(
@@ -335,7 +337,7 @@ fn durability_is_reported_entry_by_entry() {
     assert!(log.position() > after_a);
 }
 
-/// An operation of a client, in that request slot.
+/// Returns an operation of a client in a request slot.
 fn operation(client: u64, slot: u16) -> Operation<'static> {
     Operation { id: OperationId { client, slot, sequence: 1, resent: false }, result: &[] }
 }
@@ -393,7 +395,8 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     disk.settle(&mut log);
     let mut log = disk.restore(config.clone(), Some(&[1]));
     assert!(log.completion(1, &id).is_some());
-    // Also in another log that adopts it: the entry behind it may be elsewhere there.
+    // A completion counts also in another log that adopts it, where the entry that followed it may
+    // be absent.
     log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
     let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
     let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
@@ -403,10 +406,18 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     assert_eq!(
         other.adopt_completion(named, &told),
         Ok(true),
-        "it says more than that it was begun"
+        "this completion says more than that the operation was begun"
     );
-    assert_eq!(other.adopt_completion(named, &told), Ok(false), "it is there already");
-    assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(false), "it says less");
+    assert_eq!(
+        other.adopt_completion(named, &told),
+        Ok(false),
+        "the log has this completion already"
+    );
+    assert_eq!(
+        other.adopt_completion(named, &Completion::BEGUN),
+        Ok(false),
+        "this completion says less"
+    );
     elsewhere.settle(&mut other);
     let other = elsewhere.restore(config, Some(&[1]));
     assert!(other.completion(1, &operation(2, 0).id).is_some());
@@ -431,11 +442,11 @@ fn a_revoked_completion_is_forgotten_and_earlier_ones_stay_over() {
         let entry = log.entry(log.completion(1, &id).unwrap());
         (entry.version, Completion::of(&entry).unwrap().is_begun())
     };
-    assert_eq!(known(&log), (id.sequence, false), "that was another");
+    assert_eq!(known(&log), (id.sequence, false), "that was another operation");
     log.forget_completion((table, &key, id.sequence)).unwrap();
     assert_eq!(known(&log), (id.sequence, true));
     disk.settle(&mut log);
-    // The operation may be executed now, and its completion is then known.
+    // The operation may be executed now. The log then has its completion.
     log.put_once(1, b"key", b"value", &operation(1, 5)).unwrap();
     assert_eq!(known(&log), (id.sequence, false));
     let log = disk.restore(config, Some(&[1]));
@@ -459,7 +470,8 @@ fn tombstones_die_with_the_segments_they_guard_against() {
     let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
     let mut disk = Disk::default();
     let mut chance = chance(11);
-    // Some objects that stay, and a churn of objects overwritten and removed: 40 times the memory.
+    // Some objects stay. Others are overwritten and removed, until 40 times the memory has been
+    // written.
     for n in 0..10_000 {
         log.put(1, &key(n), &[0; 100]).unwrap();
     }
@@ -513,7 +525,7 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
     let on_disk: usize = disk.replicas.values().map(Vec::len).sum();
     assert!(on_disk > MIN_MEMORY, "{on_disk} bytes on disk make no test");
     disk.crash(&mut chance);
-    // Descending order is the good one; the other must work too.
+    // Replay is faster in descending order of the segments, but must work in ascending order too.
     let log = disk.restore(config, None);
     log.check_invariants();
     assert!(
@@ -595,7 +607,8 @@ fn pinned_memory_is_not_reused() {
     log.check_invariants();
 }
 
-/// Entries of an open segment, header left out: key and version; and what the header lists.
+/// Returns the key and version of each entry of an open segment, except its header; and the
+/// segments that the header lists.
 fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64>) {
     let mut bytes = Vec::new();
     while bytes.len() < len {
@@ -614,8 +627,9 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
     (entries, digest)
 }
 
-/// A head may be on disk before its predecessor is, if replicas are on other servers. Then the
-/// entries that the predecessor has overwritten must still be found.
+/// If replicas are on other servers, a head may become durable before its predecessor does. A
+/// restart then finds the head only, and must still find the entries that the predecessor has
+/// overwritten.
 #[test]
 fn a_head_does_not_need_the_head_before_it() {
     let mut log =
@@ -664,7 +678,8 @@ fn a_head_does_not_need_the_head_before_it() {
     );
 }
 
-/// A copy of a segment has the entries that count, from the position on that it states.
+/// A copy of a segment contains the entries that are current at the position that the copy states,
+/// and counts once the log is durable up to that position.
 #[test]
 fn a_copy_counts_once_its_position_is_durable() {
     let mut log =
@@ -677,11 +692,11 @@ fn a_copy_counts_once_its_position_is_durable() {
         }
     };
     fill(&mut log, 1, 0..40, |_| vec![1; 10_000]);
-    assert!(log.begin_copy(1).is_none(), "it is open");
+    assert!(log.begin_copy(1).is_none(), "the segment is open");
     assert!(log.roll_head());
     durable(&mut log);
     fill(&mut log, 1, 10..40, |_| vec![2; 3_000]);
-    // Until memory is short there is nothing to compact.
+    // The cleaner compacts nothing before memory is short.
     for n in 0.. {
         if log.put(2, &key(n % 200), &[3; 10_000]).is_err()
             || log.stats().cleaner.compacted_segments > 0
@@ -691,8 +706,8 @@ fn a_copy_counts_once_its_position_is_durable() {
         log.clean(10);
     }
     assert!(log.stats().cleaner.compacted_segments > 0);
-    let mut copy = log.begin_copy(1).expect("it is closed");
-    assert!(log.durable_position() < copy.position(), "what outdates the rest is in memory only");
+    let mut copy = log.begin_copy(1).expect("the segment is closed");
+    assert!(log.durable_position() < copy.position(), "the newer versions are in memory only");
     let mut bytes = Vec::new();
     let mut pieces = 1;
     while log.continue_copy(&mut copy, 50_000, &mut bytes) {

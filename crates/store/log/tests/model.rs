@@ -12,18 +12,19 @@ use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, HashMap};
 
 type Key = (u32, Vec<u8>);
-/// Version, type and value.
+/// An object's version, type and value.
 type Object = (u64, ValueType, Vec<u8>);
 
 /// The changes of the log, in order; `state` is their result.
 #[derive(Default)]
 struct Model {
-    /// Key, its new object if any, and the log's position behind the change; changes made together
-    /// have the same position.
+    /// For each change: the key, the new object or `None` if the key was removed, and the log's
+    /// position after the change. Changes made together have equal positions.
     history: Vec<(Key, Option<Object>, u64)>,
     state: BTreeMap<Key, Object>,
-    /// State at the last crash, and the highest version of each key that was durable.
+    /// The objects at the last crash.
     base: BTreeMap<Key, Object>,
+    /// By key, the version that the version of a new object must exceed.
     versions: HashMap<Key, u64>,
 }
 
@@ -41,8 +42,9 @@ impl Model {
         self.history.push((key, object, position));
     }
 
-    /// After a crash with everything before `durable` on disk: the log must be as it was at
-    /// position `durable`, or at some later one.
+    /// Compares the model with a log that was restored after a crash, when everything before
+    /// `durable` was on disk. The restored log must equal the log's state at position `durable` or
+    /// at a later position.
     fn recover(&mut self, found: BTreeMap<Key, Object>, durable: u64) {
         let mut state = std::mem::take(&mut self.base);
         let mut versions = HashMap::new();
@@ -81,7 +83,8 @@ impl Model {
         for (key, object) in &found {
             versions.insert(key.clone(), object.0);
         }
-        // Versions seen before the last crash still count.
+        // From now on, new versions must be above the versions that were found and those that were
+        // acknowledged since the crash before this one.
         self.versions.retain(|key, _| !versions.contains_key(key) && !state.contains_key(key));
         self.versions.clear();
         self.versions.extend(versions);
@@ -90,10 +93,10 @@ impl Model {
     }
 }
 
-/// What operations that take effect once answer besides versions.
+/// The result that the model's operations store in their completions, in addition to the version.
 const RESULT: &[u8] = b"sum";
 
-/// Values longer than this may lose the ends of seglets, bytes.
+/// Values longer than this, in bytes, may leave the ends of seglets unused.
 const LONG_VALUE: usize = 4096;
 
 struct Case {
@@ -102,7 +105,7 @@ struct Case {
     value_max: usize,
     tables: u32,
     removes: usize,
-    /// Of a hundred changes so many take effect once.
+    /// Percentage of changes that are operations with an id, which take effect once.
     once: usize,
     /// The last sequence number of each client's request slots.
     sequences: HashMap<(u64, u16), u64>,
@@ -120,7 +123,7 @@ impl Case {
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
     }
 
-    /// The next operation of some slot, for a change that takes effect once.
+    /// Returns the id of an operation of some slot if the next change takes effect once.
     fn operation(&mut self) -> Option<OperationId> {
         if self.chance.index(100) >= self.once {
             return None;
@@ -157,7 +160,8 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
         assert_eq!(log.table_stats(table).objects, found.len() as u64);
         for reference in found {
             let entry = log.entry(reference);
-            // Whether it was joined is of no concern once it is there.
+            // Leaves out the byte that says whether the completion is joined. It does not matter,
+            // since the completion is already in the log.
             let value = if table & COMPLETIONS == 0 { entry.value } else { &entry.value[1..] };
             let before = all.insert(
                 (table, entry.key.to_vec()),
@@ -169,7 +173,8 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
     all
 }
 
-/// Checks that an operation was executed as in the model: with its completion.
+/// Records a change in the model. If the change is an operation with an id, also checks that the
+/// log has its completion.
 fn record(
     model: &mut Model,
     log: &Log,
@@ -249,7 +254,8 @@ fn step(
                 Err(Full::Memory | Full::Disk) => {
                     let live = usize::try_from(log.stats().object_bytes).unwrap();
                     let needed = live + 120 + value.len();
-                    // Objects of nearly a seglet lose the ends of seglets, see `Log::capacity`.
+                    // Objects of nearly a seglet leave the ends of seglets unused: see
+                    // `Log::capacity`.
                     let lost = if case.value_max > LONG_VALUE { log.capacity() / 4 } else { 0 };
                     assert!(
                         needed + lost > log.capacity(),
@@ -306,7 +312,7 @@ fn step(
 }
 
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
-    // A third of the histories know nothing of operations that take effect once.
+    // A third of the histories have no operations that take effect once.
     let once = if seed.is_multiple_of(3) { 0 } else { 40 };
     Case {
         chance: chance(seed),
@@ -319,7 +325,7 @@ fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
     }
 }
 
-/// Without a disk.
+/// Runs a random history on a log without a disk.
 fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: usize, steps: usize) {
     let mut log = Log::new(Config::new(memory, Durability::Volatile)).unwrap();
     let (mut model, mut case) = (Model::default(), case(seed, keys, value_max, removes));
@@ -336,7 +342,8 @@ fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: us
     empty(&mut log, &model);
 }
 
-/// However full a log is, it can be emptied, by operations that take effect once too.
+/// Removes all objects of a log, with operations that take effect once. That must work however full
+/// the log is.
 fn empty(log: &mut Log, model: &Model) {
     let keys = model.state.keys().filter(|key| key.0 & COMPLETIONS == 0);
     for (sequence, key) in (1..).zip(keys) {
@@ -347,7 +354,7 @@ fn empty(log: &mut Log, model: &Model) {
     log.check_invariants();
 }
 
-/// With a disk and crashes.
+/// Runs random histories on a log with a disk. Each history ends with a crash.
 fn durable(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usize, crashes: usize) {
     let mut config = Config::new(MIN_MEMORY, Durability::Tracked);
     if seed.is_multiple_of(2) {
@@ -409,14 +416,15 @@ proptest! {
     }
 }
 
-/// Found by the properties above.
+/// The random histories found these cases.
 #[test]
 fn a_write_is_not_refused_beside_free_memory() {
     durable(16_365_720_754_631_855_485, 77, 30_000, 18, 2000, 4);
     durable(4_959_714_076_378_742_646, 101, 30_000, 14, 2000, 4);
 }
 
-/// The head that was to list a survivor had no room, and a tombstone named it all the same.
+/// The head that should have listed a survivor had no room for it, and a tombstone relied on the
+/// survivor nevertheless.
 #[test]
 fn a_tombstone_does_not_rely_on_a_survivor_that_is_not_listed() {
     durable(10_210_694_562_522_067_765, 177, 30_000, 8, 2000, 4);
@@ -427,7 +435,7 @@ fn a_log_takes_as_much_as_it_says() {
     volatile(10_131_788_691_295_585_730, 4 * MIN_MEMORY, 668, 50_000, 1, 3000);
 }
 
-/// The cleaner had taken the last seglet, and a removal found no room for its completion.
+/// The cleaner had taken the last seglet, so a removal found no room for its completion.
 #[test]
 fn a_full_log_takes_removals() {
     volatile(3_476_376_052_953_269_021, 4 * MIN_MEMORY, 690, 50_000, 1, 3000);

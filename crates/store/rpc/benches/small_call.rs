@@ -1,5 +1,5 @@
-//! The cost of one small call for both endpoints together, open and sealed, without a driver or a
-//! network, with warm caches; and the cost of a handshake.
+//! Measures one small call, both endpoints together, open and sealed, with warm caches and without
+//! a driver or a network; and a handshake.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -15,7 +15,8 @@ use sprat_rpc::{
     Response, SessionId,
 };
 
-/// Frames end to end in one buffer, so that the bench measures endpoints, not allocation.
+/// Frames one after the other in one buffer, so that the bench measures endpoints and not
+/// allocation.
 struct Wire {
     bytes: Vec<u8>,
     ends: Vec<usize>,

@@ -2,7 +2,7 @@
 
 use sprat_net::Figure;
 
-/// Events since the endpoint was made. Counters never decrease.
+/// Counts of events since the endpoint was made. They never decrease.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -28,17 +28,17 @@ pub struct Counters {
     /// Responses that matched no outstanding call.
     pub stale_responses: u64,
 
-    /// Requests handed to the handler, repeats of re-executable ones included.
+    /// Requests handed to the handler; a request that is executed again counts again.
     pub requests: u64,
-    /// Requests received again after they were done, and answered with the retained response.
+    /// Requests received again after they were executed, and answered with the retained response.
     pub repeats: u64,
-    /// Requests received again while the handler had them.
+    /// Requests received again while the handler was executing them.
     pub busy: u64,
-    /// Requests dropped because their slot had a newer one.
+    /// Requests dropped because a newer request had arrived in their slot.
     pub old_requests: u64,
-    /// Answers dropped because their request was forgotten.
+    /// Answers dropped because the endpoint no longer knew their request.
     pub stale_answers: u64,
-    /// `Retry` answers sent.
+    /// `Retry` answers sent to clients.
     pub turned_away: u64,
     /// Sessions opened by clients.
     pub sessions_opened: u64,
@@ -47,13 +47,13 @@ pub struct Counters {
     /// `Refuse` packets sent.
     pub refused: u64,
 
-    /// Fragments received twice, or of messages already whole.
+    /// Fragments that had arrived before, or whose message was complete.
     pub duplicate_fragments: u64,
     /// Fragments dropped because the reassembly memory was full.
     pub reassembly_full: u64,
-    /// Partial requests dropped because the rest did not arrive.
+    /// Incomplete requests dropped because the rest did not arrive.
     pub abandoned: u64,
-    /// Partial requests dropped to give their memory to requests of sessions that use less.
+    /// Incomplete requests dropped to give their memory to requests of sessions that use less.
     pub reassembly_ceded: u64,
     /// Sessions ended to make room for new ones.
     pub sessions_ceded: u64,
@@ -86,19 +86,19 @@ pub struct Counters {
     pub handshakes_late: u64,
     /// Channels opened, by either end.
     pub channels_opened: u64,
-    /// Channels that expired or were unused.
+    /// Channels that ended because they expired or were unused.
     pub channels_ended: u64,
     /// Handshake messages that did not decrypt: the sender lacks the keys, or the message was
     /// damaged.
     pub strangers: u64,
-    /// Certificates rejected: signed by another root, for another key, expired, or of a client
-    /// where a server was called.
+    /// Certificates rejected: signed by another root, for another key, expired, or a client's where
+    /// a server was called.
     pub untrusted: u64,
-    /// Sealed frames that did not decrypt, or belong to no channel.
+    /// Sealed frames that did not decrypt, or whose channel does not exist.
     pub sealed_forged: u64,
     /// Sealed frames that arrived before.
     pub sealed_repeated: u64,
-    /// Frames dropped because they were not sealed at an endpoint with credentials.
+    /// Frames dropped because they were not sealed, at an endpoint with credentials.
     pub unsealed: u64,
 }
 
@@ -136,7 +136,7 @@ impl Counters {
         figures.extend(named.map(|(name, value)| Figure::new(name, value)));
     }
 
-    /// Packets and frames that could not be parsed.
+    /// Returns the number of packets and frames that could not be parsed.
     #[must_use]
     pub fn malformed(&self) -> u64 {
         self.malformed_short

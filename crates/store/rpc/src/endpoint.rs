@@ -17,7 +17,7 @@ use crate::scout::Lookahead;
 use crate::server::Server;
 
 /// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler
-/// used with it.
+/// that its owner passes.
 ///
 /// In a loop, its owner passes every frame of a batch to [`receive`](Self::receive), begins calls
 /// and answers requests, then calls [`poll`](Self::poll) and [`flush`](Self::flush), and waits for
@@ -31,14 +31,14 @@ pub struct Endpoint<B> {
     outbox: Outbox,
     counters: Counters,
     /// Draws nonces and tokens, which distinguish stray packets from wanted ones. An attacker who
-    /// reads them can guess the next.
+    /// reads nonces and tokens can guess the next ones.
     random: Chance,
     channels: Option<Box<Channels>>,
 }
 
 impl<B: Copy> Endpoint<B> {
     /// Makes an endpoint without sessions. `seed` must differ between the runs of a program: it
-    /// determines the session tokens.
+    /// determines the tokens of sessions.
     ///
     /// # Panics
     /// When a field of the configuration is outside its stated range.
@@ -55,8 +55,8 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Makes the endpoint speak only through channels, sealed, to members of its cluster. Call it
-    /// before the endpoint is used.
+    /// Makes the endpoint exchange only sealed frames, through channels to members of its cluster.
+    /// Call this before any other method.
     ///
     /// # Panics
     /// When the endpoint was used before.
@@ -77,8 +77,8 @@ impl<B: Copy> Endpoint<B> {
         (Io { now, tx, outbox, counters, random, channels }, client, server)
     }
 
-    /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for
-    /// `tx`. `frame` may be any bytes; an invalid packet is counted and dropped.
+    /// Takes a frame that came from `from`. Hands requests and results to the handler, and packs
+    /// answers for `tx`. `frame` may be any bytes: the endpoint counts and drops invalid packets.
     pub fn receive<H, T>(
         &mut self,
         now: Nanos,
@@ -97,7 +97,7 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Takes a frame at an endpoint with channels: opens it, or advances a handshake.
+    /// Handles a frame at an endpoint with channels: decrypts it, or advances a handshake.
     fn receive_sealed<H, T>(
         &mut self,
         now: Nanos,
@@ -144,7 +144,7 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Takes the packets of a frame.
+    /// Handles the packets of a frame.
     fn packets<H, T>(&mut self, now: Nanos, from: Peer, frame: &[u8], handler: &mut H, tx: &mut T)
     where
         H: Handler<Body = B>,
@@ -180,8 +180,8 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the
-    /// endpoint drops the answer, releases its body, and counts that.
+    /// Answers a request whose outcome was [`Outcome::Pending`]. If the request's session is gone,
+    /// the endpoint drops and counts the answer, and releases its body.
     pub fn respond<H, T>(
         &mut self,
         now: Nanos,
@@ -197,8 +197,9 @@ impl<B: Copy> Endpoint<B> {
         server.respond(&mut io, handler, id, outcome);
     }
 
-    /// Begins to open a session to `peer`. Calls may be made on it at once, and wait. A session
-    /// lasts until it is closed: if the server loses it, the next call opens it again.
+    /// Begins to open a session to `peer`. Calls may be made on the session at once; they wait
+    /// until it is open. The session lasts until it is closed: if the server loses it, the next
+    /// call opens it again.
     ///
     /// # Errors
     /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
@@ -217,7 +218,8 @@ impl<B: Copy> Endpoint<B> {
     ///
     /// # Errors
     /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
-    /// request is longer than `MAX_MESSAGE`, or the deadline has passed. No call is begun then.
+    /// request is longer than `MAX_MESSAGE`, or the deadline has passed. In these cases no call is
+    /// begun.
     #[inline]
     pub fn call<T: Transmit + ?Sized>(
         &mut self,
@@ -231,7 +233,8 @@ impl<B: Copy> Endpoint<B> {
         client.call(&mut io, session, parts, deadline)
     }
 
-    /// Returns the number of calls that can be begun on a session at once; `None` if it was closed.
+    /// Returns the number of calls that can be begun on a session now; `None` if the session was
+    /// closed.
     #[must_use]
     pub fn free_slots(&self, session: SessionId) -> Option<u32> {
         self.client.ready(session)
@@ -255,14 +258,14 @@ impl<B: Copy> Endpoint<B> {
         self.client.keep_alive(session, on);
     }
 
-    /// Closes a session: it accepts no more calls, and ends at both sides once the outstanding ones
+    /// Closes a session: it accepts no more calls, and ends at both ends once its outstanding calls
     /// have ended.
     pub fn close<T: Transmit + ?Sized>(&mut self, now: Nanos, session: SessionId, tx: &mut T) {
         let (mut io, client, _) = self.split(now, tx);
         client.close(&mut io, session);
     }
 
-    /// Lets requests in progress end, and refuses new sessions and requests from now on.
+    /// Refuses new sessions and requests from now on; requests in progress may end.
     pub fn drain(&mut self) {
         self.server.drain();
     }
@@ -284,9 +287,9 @@ impl<B: Copy> Endpoint<B> {
         server.close(&mut io, handler);
     }
 
-    /// Runs due timers, and sends what grants allow of long messages, up to
-    /// [`BURST_BYTES`](crate::BURST_BYTES) a role. Call it after each batch of frames, and at
-    /// [`next_deadline`](Self::next_deadline).
+    /// Runs due timers, and sends the parts of long messages that grants allow, up to
+    /// [`BURST_BYTES`](crate::BURST_BYTES) for each role. Call this after each batch of frames, and
+    /// at [`next_deadline`](Self::next_deadline).
     pub fn poll<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)
     where
         H: Handler<Body = B>,
@@ -304,8 +307,8 @@ impl<B: Copy> Endpoint<B> {
         server.poll(&mut io, handler);
     }
 
-    /// Returns the time at which to call [`poll`](Self::poll) next: a time in the past if at once,
-    /// `None` if never.
+    /// Returns the time at which to call [`poll`](Self::poll) next: a time in the past means at
+    /// once, `None` means never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let channels = self.channels.as_ref().and_then(|channels| channels.next_deadline());
@@ -328,7 +331,8 @@ impl<B: Copy> Endpoint<B> {
         &self.counters
     }
 
-    /// Appends the counters that an operator looks for, and how much of each limit is in use.
+    /// Appends the counters that an operator looks for, and how much of each limit is in use, to
+    /// `figures`.
     pub fn figures(&self, figures: &mut Vec<Figure>) {
         self.counters.figures(figures);
         let (sessions, most) = (self.server.sessions(), self.server.most_sessions());
@@ -355,13 +359,13 @@ impl<B: Copy> Endpoint<B> {
         self.channels.as_ref().map_or(0, |channels| channels.len())
     }
 
-    /// Returns the number of sessions opened from here.
+    /// Returns the number of sessions that this endpoint opened as a client.
     #[must_use]
     pub fn client_sessions(&self) -> usize {
         self.client.sessions()
     }
 
-    /// Bytes reserved for long messages in reassembly.
+    /// Returns the number of bytes reserved for long messages in reassembly.
     #[must_use]
     pub fn reassembly_bytes(&self) -> usize {
         self.client.reassembly_bytes() + self.server.reassembly_bytes()

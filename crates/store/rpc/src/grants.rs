@@ -1,4 +1,4 @@
-//! Chooses the long messages whose senders may go on.
+//! Chooses the long messages whose senders may send more.
 
 use crate::config::GRANTED_MESSAGES;
 
@@ -9,12 +9,12 @@ pub(crate) struct Candidate {
     pub(crate) index: u32,
     /// Bytes still to come.
     pub(crate) remaining: usize,
-    /// Position in the order of beginning.
+    /// The message's number in the order in which messages were begun.
     pub(crate) order: u64,
 }
 
-/// Chooses the messages to grant: those with the least to come, so that short ones do not wait for
-/// long ones, and the oldest, so that long ones do not starve.
+/// Chooses the messages to grant. They are those with the fewest bytes to come, so that short
+/// messages do not wait for long ones, and the oldest, so that long messages do not starve.
 pub(crate) fn choose(
     candidates: impl Iterator<Item = Candidate>,
 ) -> [Option<Candidate>; GRANTED_MESSAGES] {

@@ -11,41 +11,43 @@ use crate::channel::Requester;
 use crate::config::INLINE_BYTES;
 
 /// The owner's side of an endpoint: executes requests and takes the results of calls. The owner
-/// passes it to each method of the endpoint that may need it; the endpoint does not keep it.
+/// passes its handler to each method of the endpoint that may need it; the endpoint does not keep
+/// it.
 ///
-/// A response may include a *body*, memory that the owner keeps (an object in the log, say) and
-/// that the endpoint reads by [`gather`](Self::gather) until it calls [`release`](Self::release).
+/// A response may include a *body*: memory that the owner keeps, such as an object in the log. The
+/// endpoint reads a body by [`gather`](Self::gather) until it calls [`release`](Self::release).
 pub trait Handler {
     /// A handle to memory with the bytes of a response, such as an object in the log.
     type Body: Copy;
 
-    /// Executes a request, or begins to. `payload` lies in the driver's receive buffer if it came
-    /// in one packet.
+    /// Executes a request, or begins to execute it. `payload` lies in the driver's receive buffer
+    /// if the request came in one packet.
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Self::Body>;
 
     /// Announces a request that follows soon in the frame being read, so that a handler with much
-    /// memory can prefetch what the request will touch. A hint only: the request may turn out to be
-    /// a repetition, or be refused.
+    /// memory can prefetch what the request will touch. This is only a hint: the request may turn
+    /// out to be a repetition, or be refused.
     #[inline]
     fn prefetch(&mut self, payload: &[u8]) {
         let _ = payload;
     }
 
-    /// Reports that a member of the cluster has proven its identity: its requests come with this
-    /// [`Requester`]. The member that had the same [number](Requester::number) before is gone.
+    /// Reports that a member of the cluster has proven its identity. The member's requests come
+    /// with this [`Requester`]. The member that had the same [number](Requester::number) before is
+    /// gone.
     fn admitted(&mut self, requester: Requester, certificate: &Certificate) {
         let _ = (requester, certificate);
     }
 
-    /// Returns the memory behind a body. It must be the same bytes until the body is released.
+    /// Returns the memory of a body. Its bytes must not change until the body is released.
     fn gather(&self, body: Self::Body) -> &[u8];
 
-    /// Releases a body that was handed over in a [`Reply`]. Called exactly once for each, unless
-    /// the endpoint itself is dropped first.
+    /// Releases a body that was handed over in a [`Reply`]. The endpoint calls this exactly once
+    /// for each body, unless the endpoint itself is dropped first.
     fn release(&mut self, body: Self::Body);
 
-    /// Reports the result of a call. Called exactly once for each, unless the endpoint itself is
-    /// dropped first.
+    /// Reports the result of a call. The endpoint calls this exactly once for each call, unless the
+    /// endpoint itself is dropped first.
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>);
 }
 
@@ -70,7 +72,7 @@ impl Handler for NoHandler {
     fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
 }
 
-/// Names a request to the endpoint that received it. Safe to keep for ever: an answer to a
+/// Names a request to the endpoint that received it. An owner may keep it for ever: an answer to a
 /// forgotten request does nothing.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestId {
@@ -105,13 +107,13 @@ pub enum Outcome<B> {
     Reply(Reply<B>),
     /// The owner will answer later, by [`Endpoint::respond`](crate::Endpoint::respond).
     Pending,
-    /// The request was not executed: the client sends it again after this number of microseconds.
-    /// The endpoint keeps nothing for it.
+    /// The request was not executed, and the endpoint keeps nothing for it. The client sends it
+    /// again after this number of microseconds.
     Retry(u32),
 }
 
 impl<B> Outcome<B> {
-    /// Converts the body.
+    /// Converts the body of a reply, if there is one.
     #[inline]
     #[must_use]
     pub fn map<C>(self, body: impl FnOnce(B) -> C) -> Outcome<C> {
@@ -125,17 +127,18 @@ impl<B> Outcome<B> {
     }
 }
 
-/// What to do when the same request arrives again.
+/// What to do when the client sends a request again that was answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Repeat {
-    /// Keep the response and answer with it: the request must not be executed twice.
+    /// Answer with the response, which the endpoint keeps: the request must not be executed twice.
     Retain,
-    /// Hand the request to the handler again: executing it twice does no harm, so the endpoint
+    /// Hand the request to the handler again, as executing it twice does no harm. The endpoint
     /// keeps nothing.
     Reexecute,
 }
 
-/// A response: a head of up to [`INLINE_BYTES`], given by value, followed by the bytes of a body.
+/// A response: a head of up to [`INLINE_BYTES`], stored by value, followed by the bytes of a body
+/// if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<B> {
     pub(crate) head: Inline,
@@ -154,7 +157,7 @@ impl<B> Reply<B> {
         Self { head: Inline::new(head), body: None, repeat }
     }
 
-    /// Adds a body behind the head. Head and body together are at most
+    /// Adds a body after the head. Head and body together may have at most
     /// [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE) bytes.
     #[inline]
     #[must_use]
@@ -219,8 +222,8 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// A small number, unique among the endpoint's open sessions, and reused after the session
-    /// ends.
+    /// Returns a small number that is unique among the endpoint's open sessions, and reused after
+    /// the session ends.
     #[must_use]
     pub fn index(self) -> usize {
         self.index as usize
@@ -269,8 +272,8 @@ impl<'a> Response<'a> {
         Self(Storage::Assembled(buffer))
     }
 
-    /// Returns the response as a vector: a copy if it came in one packet, otherwise the buffer in
-    /// which it was assembled.
+    /// Returns the response as a vector: a copy if it came in one packet, otherwise the very buffer
+    /// in which it was assembled.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -306,7 +309,7 @@ pub enum CallError {
     /// The session was closed.
     #[error("the session was closed")]
     Closed,
-    /// As many calls are outstanding as the session has slots: wait for one to end.
+    /// As many calls are outstanding as the session has slots; wait until one ends.
     #[error("every slot of the session has a call outstanding")]
     NoSlot,
     /// The request is longer than [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE).
@@ -317,7 +320,8 @@ pub enum CallError {
     Late,
 }
 
-/// Why a call failed. `maybe_executed` is false only if the request certainly was not executed.
+/// Why a call failed. `maybe_executed` is false only if the request certainly was not and will not
+/// be executed.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum CallFailure {
     /// The call's deadline passed.
@@ -332,18 +336,18 @@ pub enum CallFailure {
         /// Whether the server may have executed the request, or may yet execute it.
         maybe_executed: bool,
     },
-    /// The server ended or forgot the session, by a restart for instance. The next call opens it
-    /// again.
+    /// The server ended or forgot the session, for instance when it restarted. The next call opens
+    /// the session again.
     #[error("the server lost the session{}", executed(.maybe_executed))]
     Lost {
         /// Whether the server may have executed the request.
         maybe_executed: bool,
     },
-    /// The server refused the session; the request was not sent.
+    /// The server refused the session, so the request was not sent.
     #[error("the server refused the session: {0:?}")]
     Refused(Refusal),
-    /// The server is too busy, and asks for a longer wait or more retries than the call's deadline
-    /// or [`Config::max_retries`](crate::Config::max_retries) allow.
+    /// The server is too busy. It asks for a wait beyond the call's deadline, or has answered
+    /// `Retry` more often than [`Config::max_retries`](crate::Config::max_retries) allows.
     #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
         /// The wait that the server requested.

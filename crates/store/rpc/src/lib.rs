@@ -1,19 +1,20 @@
-//! Remote procedure calls without I/O: sessions, fragments, grants, retransmission, at most once.
+//! Remote procedure calls without I/O: sessions, fragments, grants, retransmission, and execution
+//! at most once.
 //!
 //! An [`Endpoint`] is a state machine: its owner hands it frames, calls and the time, and it hands
 //! frames to a [`Transmit`](sprat_net::Transmit) and results to a [`Handler`]. It has no socket,
 //! clock, thread or randomness of its own, so the same seed and the same frames give the same
 //! history. One endpoint plays both roles: client of some peers and server of others.
 //!
-//! A call without loss takes two packets, each in one frame or sharing one with others to the same
-//! peer. The handler reads the request, and the caller the response, in the driver's receive
-//! buffer.
+//! A call without loss takes two packets: a request and a response. Each has a frame of its own or
+//! shares one with other packets to its receiver. The handler reads the request, and the caller
+//! reads the response, in the driver's receive buffer.
 //!
 //! # Sessions
 //!
-//! A session joins a client and a server; its packets carry the receiver's index of it and a 32-bit
-//! token that the server drew. An endpoint drops a packet unless index, token and sender's address
-//! all match.
+//! A session joins a client and a server. Its packets carry the session's index at the receiver,
+//! and a 32-bit token that the server drew. An endpoint drops a packet unless the index, the token
+//! and the sender's address all match.
 //!
 //! ```text
 //! client                                            server
@@ -31,19 +32,22 @@
 //!
 //! A server forgets a session that is silent for its `ttl` (60 s unless configured), or for
 //! [`UNUSED_TTL`] if it received nothing but `Connect` on it. It drops a response that it holds for
-//! a client when that client has been silent for [`HOLDING_TTL`]; a client that asks for it later
-//! learns that the session is over. A server that has [`Config::max_sessions`] makes room for a new
-//! one: it ends an unused session, otherwise one of the address with the most sessions, in either
-//! case the one silent for longest; if there is none to end, it refuses the new one. A client with
-//! calls outstanding is never silent: it retransmits at least every [`MAX_RTO`]. An idle one pings
-//! only if its owner asks for that ([`Endpoint::keep_alive`]).
+//! a client when that client has been silent for [`HOLDING_TTL`]. A client that asks for the
+//! dropped response later is told that the session is over.
+//!
+//! A server that has [`Config::max_sessions`] ends a session to make room for a new one: an unused
+//! session, or otherwise a session of the address with the most sessions. Among several it ends the
+//! one that was silent for longest. If it can end none, it refuses the new session.
+//!
+//! A client with outstanding calls is never silent: it retransmits at least every [`MAX_RTO`]. A
+//! client without calls pings only if its owner asks for that ([`Endpoint::keep_alive`]).
 //!
 //! # Slots
 //!
-//! A session has up to [`MAX_SLOTS`] slots, each with at most one call outstanding. Slot and
-//! sequence name a call; the sequence grows by one a call, and a newer request in a slot
-//! acknowledges the response before it. The server keeps for each slot only the state of its newest
-//! request, and so executes each at most once:
+//! A session has up to [`MAX_SLOTS`] slots, each with at most one outstanding call. A slot and a
+//! sequence number name a call. The sequence number grows by one with each call, and a newer
+//! request in a slot acknowledges the response before it. The server keeps for each slot only the
+//! state of its newest request, and so executes each request at most once:
 //!
 //! ```text
 //! arrives            newest request of the slot        then
@@ -64,49 +68,55 @@
 //!                                            ── Retry ──► Open
 //! ```
 //!
-//! Responses up to [`INLINE_BYTES`] are retained in the slot. For longer ones the endpoint holds
-//! the body's memory and says so in the response; the client then acknowledges it at once. If that
-//! acknowledgement is lost, the slot's next request or the end of the session takes its place.
+//! The slot itself retains responses of up to [`INLINE_BYTES`]. For a longer response the endpoint
+//! holds the body's memory and says so in the response; the client then acknowledges the response
+//! at once. If that acknowledgement is lost, the slot's next request or the end of the session
+//! releases the memory.
 //!
 //! # Long messages
 //!
-//! A sender cuts a message (either way, up to [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE)) that is
-//! longer than one packet into fragments of the session's mtu less the header, the last one
-//! shorter. It sends [`UNSCHEDULED_BYTES`] without a grant, and the rest as the receiver grants it:
-//! up to [`GRANT_WINDOW`] ahead of what has arrived, to at most [`GRANTED_MESSAGES`] messages at
-//! once, those with the least to come and the oldest. Senders too send the shortest remainder
-//! first, at most [`BURST_BYTES`] a poll. So a short message waits for a window of a long one at
-//! most, not for the long one. [`Config::max_reassembly`] bounds the reassembly memory of each
-//! role; a fragment of a response for which there is none is dropped, and sent again later. A
-//! request takes the memory of a request that stalled, or of the session that uses the most if that
-//! is more than its own; if there is neither, the server answers `Retry`.
+//! A message (request or response, up to [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE)) that is longer
+//! than one packet is cut into fragments. Each has the session's mtu less the header, and the last
+//! one is shorter. The sender sends [`UNSCHEDULED_BYTES`] without a grant, and the rest as the
+//! receiver grants it, up to [`GRANT_WINDOW`] beyond what has arrived. A receiver grants at most
+//! [`GRANTED_MESSAGES`] messages at once: those with the fewest bytes to come, and the oldest. A
+//! sender sends the message with the fewest bytes left first, at most [`BURST_BYTES`] a poll. So a
+//! short message waits at most for a window of a long one.
+//!
+//! [`Config::max_reassembly`] bounds the reassembly memory of each role. A fragment of a response
+//! that finds no memory is dropped, and sent again later. A request that finds none takes the
+//! memory of a request that stalled, or of the session that uses the most if that is more than its
+//! own. If there is neither, the server answers `Retry`.
 //!
 //! # Loss
 //!
-//! The receiver of a long message asks for missing ranges (`Resend`) when no fragment has come for
-//! a while; a `Resend` also grants the bytes it names. Everything else is up to the client: it
-//! retransmits an unanswered request, or its first packet, after a timeout estimated from round
-//! trips (RFC 6298, with samples of requests sent once only), doubling up to [`MAX_RTO`]; `Busy`,
-//! `Grant` and `Resend` show that the server has the request. On a reliable transport the timeout
-//! is at least [`RELIABLE_RTO`]: there the timers only recover from broken connections.
+//! The receiver of a long message asks for missing ranges (`Resend`) when no fragment has arrived
+//! for a while; a `Resend` also grants the bytes that it names. The client does everything else. It
+//! retransmits an unanswered request, or the first packet of a long one, after a timeout that
+//! doubles up to [`MAX_RTO`]. The timeout is estimated from the round trips of requests that were
+//! sent once (RFC 6298). `Busy`, `Grant` and `Resend` show that the server has the request. On a
+//! reliable transport the timeout is at least [`RELIABLE_RTO`]: there the timers only recover from
+//! broken connections.
 //!
 //! # What it costs
 //!
 //! A session costs the server 112 B, an index entry of about 64 B, and 96 B for each slot up to the
-//! highest ever used (with 8-byte [`Handler::Body`]s); clients use low slots first, so a client
-//! with one call at a time costs under 300 B. Timers are one heap entry a session, touched once a
-//! timeout, not once a call. Nothing is allocated for a small call once its slot was used.
+//! highest ever used (with 8-byte [`Handler::Body`]s). Clients use low slots first, so a client
+//! with one call at a time costs the server under 300 B. Timers are one heap entry for each
+//! session, which is changed once a timeout, not once a call. A small call allocates nothing once
+//! its slot was used.
 //!
-//! Tokens distinguish stray packets from wanted ones; they do not protect against an attacker who
-//! reads the network. Channels do.
+//! Tokens distinguish stray packets from wanted ones. Only channels protect against an attacker who
+//! reads the network.
 //!
 //! # Channels
 //!
-//! An endpoint with [`Credentials`] speaks only through channels, and only to peers that have
-//! proven to be members of its cluster. Frames are sealed whole; sessions and packets within are as
-//! above. A session belongs to its channel: packets that arrive through another one do not match
-//! it. The handler learns who is at the other end ([`Handler::admitted`]) and who sent a request
-//! ([`RequestId::requester`]). A channel costs 2.5 KB.
+//! An endpoint with [`Credentials`] communicates only through channels, and only with peers that
+//! have proven to be members of its cluster. Frames are sealed as a whole; the sessions and packets
+//! in them are those described above. A session belongs to its channel: packets that arrive through
+//! another channel do not match it. The handler receives the identity of each member
+//! ([`Handler::admitted`]) and the sender of each request ([`RequestId::requester`]). A channel
+//! costs 2.5 KB.
 
 mod channel;
 mod client;

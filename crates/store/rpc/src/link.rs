@@ -13,7 +13,7 @@ use crate::channel::{Channels, Requester};
 use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU, PROBE_BYTES};
 use crate::counters::Counters;
 
-/// The address and channel that packets come from and go to.
+/// The address and the channel of the other end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -41,14 +41,14 @@ pub(crate) struct Link {
     pub(crate) side: u8,
 }
 
-/// A count of bytes bounded by `MAX_MESSAGE`, in the form that headers use.
+/// Converts a number of bytes, at most `MAX_MESSAGE`, to the form that headers use.
 #[inline]
 pub(crate) fn word(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("messages are bounded")
 }
 
 impl Link {
-    /// Returns the number of bytes of message in one packet.
+    /// Returns the number of bytes of a message in one packet.
     #[inline]
     pub(crate) fn fragment(&self) -> usize {
         self.mtu as usize - HEADER_BYTES
@@ -103,19 +103,20 @@ pub(crate) struct Io<'a, T: ?Sized> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Chance,
-    /// The endpoint's channels, if it has any; then every frame goes through one.
+    /// The endpoint's channels, if it uses any; every frame then goes through one of them.
     pub(crate) channels: Option<&'a mut Channels>,
 }
 
 impl<T: Transmit + ?Sized> Io<'_, T> {
     /// Returns the largest frame, in bytes, that this end can exchange with `peer`: the driver's
-    /// limit less what sealing adds, at most `cap`, and never less than `MIN_MTU`.
+    /// limit less what sealing adds, at most `cap`, and at least `MIN_MTU`.
     pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
         let sealed = if self.channels.is_some() { SEAL_BYTES } else { 0 };
         word(self.tx.mtu(peer).saturating_sub(sealed).min(cap).clamp(MIN_MTU, MAX_MTU))
     }
 
-    /// Returns the route to an address: its channel, which is begun if there is none.
+    /// Returns the route to an address. If the endpoint uses channels, begins a channel to the
+    /// address if there is none.
     pub(crate) fn route_to(&mut self, address: SocketAddr) -> Peer {
         let channel = match &mut self.channels {
             Some(channels) => channels.route_to(self.now, address, self.random, self.tx),
@@ -124,7 +125,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         Peer { address, channel }
     }
 
-    /// Returns whether packets to the peer can be sent: not while its channel is being opened.
+    /// Returns whether packets to the peer can be sent; false while its channel is being opened.
     pub(crate) fn is_reachable(&self, peer: Peer) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.is_open(peer.channel))
     }
@@ -170,7 +171,8 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
             outbox.frame.extend_from_slice(parts[0]);
             outbox.frame.extend_from_slice(parts[1]);
             if payload > COPY_BYTES {
-                // A long packet ends its frame, sealed or not: probes of a path are one a frame.
+                // A long packet ends its frame, sealed or not: a probe of a path must have a frame
+                // of its own.
                 self.flush();
             }
             return;
@@ -202,7 +204,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         }
     }
 
-    /// Refuses a packet; `session` and `token` identify it to its sender.
+    /// Refuses a packet, which `session` and `token` identify to its sender.
     pub(crate) fn refuse(&mut self, peer: Peer, session: u32, token: u32, why: Refusal) {
         self.counters.refused += 1;
         let link = Link { peer, session, token, mtu: word(MIN_MTU), side: FROM_SERVER };
@@ -218,7 +220,7 @@ pub(crate) fn padding(len: usize, frame: usize) -> &'static [u8] {
     &ZEROES[..frame.min(PROBE_BYTES).saturating_sub(HEADER_BYTES + len)]
 }
 
-/// Returns the header, with the flag that asks for an acknowledgement if `held` is set.
+/// Returns the header, with the flag that asks for an acknowledgement if `held` is true.
 pub(crate) fn held(mut header: Header, held: bool) -> Header {
     if held {
         header.slot |= HELD;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::config::{INITIAL_RTO, MAX_RTO, MIN_RTO, RELIABLE_RTO};
 
-/// Smoothed round-trip time and its variation as TCP estimates them (RFC 6298), nanoseconds. Only
-/// answers to requests sent once are samples (Karn's algorithm).
+/// Smoothed round-trip time and its variation, in nanoseconds, as TCP estimates them (RFC 6298).
+/// Only answers to requests that were sent once are samples (Karn's algorithm).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
     smoothed: u64,
@@ -38,7 +38,8 @@ impl Rtt {
         }
     }
 
-    /// Time to wait for the answer to attempt `tries`, counted from 0: doubles with each.
+    /// Returns how long to wait for the answer to attempt `tries`, counted from 0. The wait doubles
+    /// with each attempt, up to [`MAX_RTO`].
     #[inline]
     pub(crate) fn timeout(&self, tries: u32) -> Duration {
         let first = if self.smoothed == 0 {

@@ -6,13 +6,13 @@ use sprat_wire::packet::{self, Kind};
 
 use crate::handler::Handler;
 
-/// Packets of a frame that are announced to the handler before they are executed.
+/// Number of packets of a frame that are announced to the handler before they are executed.
 const AHEAD: usize = 8;
 
 /// Reads the packets of a frame ahead of their execution.
 pub(crate) struct Lookahead<'a> {
     rest: &'a [u8],
-    /// Packets read ahead of the one being executed.
+    /// Number of packets read ahead of the one being executed.
     lead: usize,
 }
 
@@ -21,8 +21,8 @@ impl<'a> Lookahead<'a> {
         Self { rest: frame, lead: 0 }
     }
 
-    /// Call before executing each packet: announces requests up to [`AHEAD`] packets behind it to
-    /// the handler.
+    /// Announces requests to the handler, up to [`AHEAD`] packets beyond the one that is to be
+    /// executed next. Must be called before each packet is executed.
     #[inline]
     pub(crate) fn advance<H: Handler>(&mut self, handler: &mut H) {
         while self.lead <= AHEAD

@@ -26,23 +26,24 @@ use crate::timer::Timers;
 /// The state of a slot's newest request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// The slot had no request.
+    /// The slot has had no request.
     Fresh,
-    /// The request was not executed, and nothing of it is kept.
+    /// The request was not executed, and the server keeps nothing of it.
     Open,
-    /// Fragments of it have arrived, and are in assembly `message`.
+    /// Fragments of the request have arrived; assembly `message` collects them.
     Receiving,
     /// The handler is executing it.
     Running,
-    /// Done; the response, of one packet, is kept in `head` and `body`.
+    /// The request was executed; `head` and `body` keep its response, which fits one packet.
     Retained,
-    /// Done; the response is long, kept in `head` and `body`, and being sent as `message`.
+    /// The request was executed; `head` and `body` keep its response, which is long and being sent
+    /// as `message`.
     Sending,
-    /// Done; nothing is kept, and it may be executed again.
+    /// The request was executed; nothing is kept, and it may be executed again.
     Repeatable,
-    /// Done; the client has acknowledged the response.
+    /// The request was executed, and the client has acknowledged the response.
     Acknowledged,
-    /// Done; the response was dropped, because the client was silent for long.
+    /// The request was executed; the response was dropped, because the client was silent for long.
     Dropped,
 }
 
@@ -55,7 +56,7 @@ struct Slot<B> {
     head: Inline,
 }
 
-// With bodies of 8 bytes; the crate's documentation states the sum.
+// These are the sizes with bodies of 8 bytes; the crate's documentation gives them.
 const _: () = assert!(size_of::<Slot<u64>>() <= 96);
 const _: () = assert!(size_of::<Session<u64>>() <= 112);
 
@@ -69,7 +70,7 @@ struct Session<B> {
     link: Link,
     nonce: u32,
     last_heard: Nanos,
-    /// Slots up to the highest ever used.
+    /// The slots up to the highest one ever used.
     slots: Vec<Slot<B>>,
     granted: u8,
     /// Whether a packet with the session's token has arrived.
@@ -85,7 +86,7 @@ impl<B> Session<B> {
             .any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
     }
 
-    /// Returns whether the session holds memory of the handler.
+    /// Returns whether the session keeps a body of the handler.
     fn holds(&self) -> bool {
         self.slots.iter().any(|slot| slot.body.is_some())
     }
@@ -243,7 +244,7 @@ impl<B: Copy> Server<B> {
                     io.counters.sessions_ceded += 1;
                     match self.sessions.get(index).is_some_and(|session| session.used) {
                         true => self.close_one(io, handler, index),
-                        // The source address of its `Connect` may have been forged.
+                        // The source address of this session's `Connect` may have been forged.
                         false => self.end(io.counters, handler, index),
                     }
                 }
@@ -273,13 +274,13 @@ impl<B: Copy> Server<B> {
     }
 
     /// Chooses the session that ends to make room for a new one from `address`, when the table is
-    /// full.
+    /// full. Of several candidates it is always the one that was silent for longest.
     ///
-    /// An unused session goes first: there are many of them when an attacker opens sessions from
-    /// forged addresses. Otherwise one of the address with the most sessions: of those without a
-    /// request in progress the one silent for longest, and if there is none, and that address has
-    /// more than `address` would have with the new one, the one silent for longest of all of them.
-    /// A client that loses its session this way opens another.
+    /// An unused session ends first: an attacker opens many of them from forged addresses. If there
+    /// is none, a session of the address with the most sessions ends. If that address has more than
+    /// `address` would then have, it is one without a request in progress, or any if there is none.
+    /// Otherwise it must have no request in progress and have been silent for
+    /// [`IDLE_BEFORE_EVICTION`]. A client that loses its session this way opens another.
     fn choose_victim(&self, now: Nanos, address: IpAddr) -> Option<u32> {
         let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
             let candidates = self.sessions.iter().filter(|(_, session)| of(session));
@@ -304,8 +305,9 @@ impl<B: Copy> Server<B> {
         })
     }
 
-    /// Sends `Accept` in a frame as long as the client's `Connect`: that probes the way back as
-    /// well, and an attacker with a forged address cannot make the server send more than he did.
+    /// Sends `Accept` in a frame as long as the client's `Connect`. That also probes the way back,
+    /// and an attacker with a forged address cannot make the server send more than the attacker
+    /// sent.
     fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32, padded: usize) {
         let Some(session) = self.sessions.get(index) else { return };
         let accept = Accept {
@@ -352,7 +354,8 @@ impl<B: Copy> Server<B> {
         let newer = slot.phase == Phase::Fresh || (1..1 << 31).contains(&ahead);
         if newer {
             if slot.phase == Phase::Running {
-                // The client has given up the previous request; the new one waits for it to end.
+                // The client has given up the previous request; the new request waits until that
+                // one ends.
                 return busy(io, &link, owner);
             }
             clear(slot, &mut self.incoming, &mut self.sender, handler);
@@ -379,11 +382,11 @@ impl<B: Copy> Server<B> {
                 io.counters.old_requests += 1;
                 return;
             }
-            // The client waits for a response that was dropped: without a Close it would wait for
+            // The client waits for a response that was dropped. Without a Close it would wait for
             // ever.
             Phase::Dropped => return self.close_one(io, handler, owner.session),
-            // Only a first fragment begins such a request again: a late other fragment would start
-            // an assembly that never completes.
+            // Only a first fragment begins such a request again. Any other fragment that arrives
+            // late would start an assembly that never completes.
             Phase::Repeatable if offset > 0 => return,
             Phase::Fresh | Phase::Open | Phase::Repeatable => {
                 if self.draining {
@@ -423,7 +426,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Begins a long request. If no memory is left it takes that of others which use more.
+    /// Begins a long request. If no memory is left, takes the memory of a request that
+    /// [`Incoming::choose_victim`] names.
     fn begin<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -558,8 +562,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Sends the kept response of a request again, or its first packet: the client asks for the
-    /// rest.
+    /// Sends the kept response of a request again. Of a long response it sends only the first
+    /// packet; the client asks for the rest.
     fn repeat<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner)
     where
         H: Handler<Body = B>,
@@ -569,8 +573,8 @@ impl<B: Copy> Server<B> {
         self.send_response(io, handler, owner, 0);
     }
 
-    /// Sends the packet of a kept response that begins at `offset`; returns the payload bytes it
-    /// carries.
+    /// Sends the packet of a kept response that begins at `offset`; returns the number of payload
+    /// bytes sent.
     fn send_response<H, T>(
         &self,
         io: &mut Io<'_, T>,
@@ -677,7 +681,7 @@ impl<B: Copy> Server<B> {
         self.end(io.counters, handler, index);
     }
 
-    /// Forgets a session.
+    /// Forgets a session and releases what it holds.
     fn end<H: Handler<Body = B>>(
         &mut self,
         counters: &mut crate::Counters,
@@ -748,7 +752,7 @@ impl<B: Copy> Server<B> {
     }
 }
 
-/// Drops all that a slot keeps for its newest request.
+/// Drops all that a slot keeps of its newest request.
 #[inline]
 fn clear<H: Handler>(
     slot: &mut Slot<H::Body>,

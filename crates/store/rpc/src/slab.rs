@@ -1,6 +1,6 @@
 //! A table of numbered entries that reuses numbers.
 
-/// Entries by number, up to a limit.
+/// Entries by number, at most as many as a limit allows.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Option<T>>,

@@ -1,8 +1,9 @@
 //! A timer for each of some numbered members.
 //!
-//! A binary heap that knows the position of each member, so that a member has one entry however
-//! often its time changes. Owners are lazy: when a member's time comes, they find out what is due
-//! and set the next time, so a call without loss touches no heap.
+//! A binary heap that knows the position of each member, so that a member has only one entry, even
+//! if its time changes often. Owners do not move a time on every event: when a member's time comes,
+//! they find out what is due and set the next time. So a call without loss does not change the
+//! heap.
 
 use sprat_net::Nanos;
 
@@ -16,7 +17,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sets the time of a member, replacing the one it had.
+    /// Sets the time of a member, in place of an earlier one.
     pub(crate) fn set(&mut self, member: u32, at: Nanos) {
         if self.place.len() <= member as usize {
             self.place.resize(member as usize + 1, NOWHERE);
@@ -33,7 +34,7 @@ impl Timers {
         self.sink(place);
     }
 
-    /// Removes a member's time, if it has one.
+    /// Removes a member's time, if it is set.
     pub(crate) fn remove(&mut self, member: u32) {
         let Some(&place) = self.place.get(member as usize) else { return };
         if place == NOWHERE {

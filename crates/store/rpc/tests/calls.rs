@@ -1,4 +1,4 @@
-//! What callers and servers are promised, over networks of every weather.
+//! What callers and servers can rely on, over networks that lose, repeat, reorder and delay frames.
 
 use crate::net;
 use std::collections::HashMap;
@@ -57,7 +57,8 @@ fn requests_of_one_frame_are_announced_a_few_ahead() {
     world.settle();
     let server = &world.nodes[1].app;
     assert_eq!(server.executed.len(), 20);
-    // Each but the first, once, in order: the next eight at the beginning, and then one a request.
+    // Each request but the first is announced once, in order: eight at the beginning, then one for
+    // each request.
     let wanted: Vec<(u64, usize)> =
         (1..20).map(|op| (op, usize::try_from(op).unwrap().saturating_sub(8))).collect();
     assert_eq!(server.prefetched, wanted);
@@ -104,7 +105,7 @@ fn every_length_arrives() {
         assert_eq!(endpoint.counters().resends + world.nodes[1].endpoint.counters().resends, 0);
         world.run(Duration::from_millis(50));
         let held = world.nodes[1].app.bodies.len();
-        assert!(held <= 1, "{held} bodies are held though all is acknowledged");
+        assert!(held <= 1, "{held} bodies are held after all acknowledgements");
     }
 }
 
@@ -140,7 +141,7 @@ fn a_short_call_does_not_wait_for_a_long_one() {
     world.run(Duration::from_millis(2));
     let mut slowest = Duration::ZERO;
     for op in 2..20 {
-        // One is served by the node that sends the long response, one by another.
+        // One short call is served by the node that sends the long response, one by another node.
         for session in [long, short] {
             let begun = world.now;
             let call = world.call(0, session, &request(op, Want::Reexecute, 100, 0), LONG);
@@ -150,10 +151,10 @@ fn a_short_call_does_not_wait_for_a_long_one() {
             slowest = slowest.max(world.now.since(begun));
         }
     }
-    assert!(world.result(0, call).is_none(), "the long one ended too soon to tell");
+    assert!(world.result(0, call).is_none(), "the long call ended too early to measure");
     world.settle();
     assert!(world.result(0, call).unwrap().is_ok());
-    // In virtual time this is exact: at most a window stands in the sender's queue before the short
+    // In virtual time this is exact: at most one window is in the sender's queue before the short
     // response.
     let window = Duration::from_nanos(GRANT_WINDOW as u64 + 20_000);
     assert!(slowest <= window, "{slowest:?} > {window:?}");
@@ -295,7 +296,7 @@ fn a_full_server_refuses_and_unused_sessions_give_way() {
         world.settle();
         assert!(world.result(0, call).unwrap().is_ok());
     }
-    // Now all are used, and a fourth finds no place.
+    // Now all three sessions are used, so a fourth is refused.
     let fourth = world.connect(0, 1);
     let call = world.call(0, fourth, &request(21, Want::Retain, 1, 0), LONG);
     world.settle();
@@ -392,7 +393,7 @@ fn reassembly_memory_is_bounded() {
     assert_eq!(world.nodes[2].endpoint.reassembly_bytes(), 0);
 }
 
-/// A history: many calls of all kinds from two clients, checked at the end.
+/// Runs many calls of all kinds from two clients, with faults, and checks the result.
 fn history(seed: u64, weather: Weather, longest: u32, restarts: bool) {
     let config = Config { slots: 8, ..Config::default() };
     let mut world = World::new(seed, 3, weather, &config);

@@ -1,4 +1,4 @@
-//! Channels: members can communicate over any network, and strangers get no byte in answer.
+//! Channels: members can communicate over any network, and strangers get no answer at all.
 
 use crate::net;
 use net::{BEGINNING, REQUEST_HEADER, Want, Weather, World, address, connect_frame, request};
@@ -27,7 +27,7 @@ fn issue(root: &Root, role: Role) -> Arc<Identity> {
     Arc::new(root.issue(&terms(role)).unwrap())
 }
 
-/// A root, and a server and a client of it: the same for all tests, as keys take their time.
+/// A root, and a server and a client of it. All tests share them, as making keys takes long.
 fn members() -> &'static (Root, Arc<Identity>, Arc<Identity>) {
     static MEMBERS: OnceLock<(Root, Arc<Identity>, Arc<Identity>)> = OnceLock::new();
     MEMBERS.get_or_init(|| {
@@ -140,7 +140,8 @@ fn strangers_get_no_answer() {
     let stranger = Root::generate().unwrap();
     let expired = Terms { valid: (1, BEGINNING), ..terms(Role::Client) };
     let early = Terms { valid: (BEGINNING + 100, BEGINNING + LIFE), ..terms(Role::Client) };
-    // The caller's identity, and whether its Hello is answered: it is to members with the door key.
+    // The caller's identity, and whether its Hello is answered: it is for a member that has the
+    // door key.
     let cases = [
         (None, false),
         (Some(issue(&stranger, Role::Admin)), false),
@@ -176,7 +177,7 @@ fn strangers_get_no_answer() {
     }
 }
 
-/// An identity of an attacker's own root, with the cluster's door key.
+/// Returns an identity of an attacker's own root, with the cluster's door key.
 fn other_root_same_door(root: &Root) -> Arc<Identity> {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -195,7 +196,7 @@ fn other_root_same_door(root: &Root) -> Arc<Identity> {
         "sprat root 1\n{}\n",
         base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes)
     );
-    // Written over a file that has the mode.
+    // Overwrites a file that has the right mode.
     std::fs::write(path("theirs"), text).unwrap();
     issue(&Root::load(&path("theirs")).unwrap(), Role::Server)
 }
@@ -237,7 +238,7 @@ fn replayed_frames_are_rejected() {
     assert_eq!((server.channels_opened, server.sessions_opened, server.requests), (1, 1, 20));
     assert_eq!(world.nodes[1].app.admitted.len(), 1);
     assert!(server.sealed_repeated >= 20 && server.sealed_forged >= 20);
-    // After a restart there are no channels, so the frames belong to none.
+    // After a restart there are no channels, so these frames belong to none.
     world.restart(1);
     for (to, frame) in &heard {
         world.inject(address(0), *to, frame);
@@ -256,7 +257,8 @@ fn a_server_that_starts_again_is_found_again() {
     assert_eq!(ask(&mut world, session, 2), Err(CallFailure::Lost { maybe_executed: true }));
     ask(&mut world, session, 3).unwrap();
     assert!(world.now.since(began) < Duration::from_millis(200), "{:?}", world.now.since(began));
-    // After long silence the client verifies the session before it sends, and learns of the loss.
+    // After a long silence the client verifies the session before it sends, and so finds that it is
+    // lost.
     world.run(Duration::from_secs(1));
     world.now = world.now + Duration::from_secs(40);
     world.restart(1);
@@ -318,7 +320,7 @@ fn a_flood_of_hellos_costs_little_and_delays_no_member_for_long() {
     let heard = world.take_heard();
     let (_, hello) =
         heard.iter().find(|(to, frame)| *to == 1 && frame[0] == 0xc1).expect("a first message");
-    // Overheard, and sent from a thousand other addresses.
+    // The message is overheard, and sent from a thousand other addresses.
     for node in 100..1100 {
         world.inject(address(node), 1, hello);
         world.iterate();
@@ -371,8 +373,8 @@ fn grants_reach_the_handler() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Frames of genuine ends, cut, changed, repeated, reordered, from right and wrong addresses,
-    /// to either end; and random bytes.
+    /// Sends frames of genuine ends, cut, changed, repeated and reordered, from right and wrong
+    /// addresses, to either end; and random bytes.
     #[test]
     fn forged_and_damaged_frames_execute_nothing(
         seed in any::<u64>(),
@@ -418,7 +420,7 @@ proptest! {
                 }
             }
         }
-        // The application checks every request's bytes, so nothing forged reached it. In the end
+        // The application checks every request's bytes, so nothing forged reached it. At the end,
         // calls succeed again.
         world.weather.loss = 0;
         world.settle();
@@ -430,6 +432,6 @@ proptest! {
         }
         prop_assert!(ask(&mut world, session, 1_000_000).is_ok());
         let parsed = counters(&world, 1).malformed_kind;
-        prop_assert_eq!(parsed, 0, "what is not sealed is not looked at");
+        prop_assert_eq!(parsed, 0, "an unsealed frame is not parsed");
     }
 }

@@ -1,5 +1,5 @@
-//! Paths that carry shorter frames than their ends: discovered when a session opens, and when a
-//! router reports it later.
+//! Paths that carry only shorter frames than their ends could send. Ends discover this when a
+//! session opens, or when a router reports it later.
 
 use crate::net;
 use std::time::Duration;
@@ -22,7 +22,8 @@ fn ask(world: &mut World, op: u64) -> Vec<u8> {
 
 #[test]
 fn a_path_narrower_than_its_ends_is_found_out() {
-    // Something in between carries Ethernet's common packets, or IPv6's least, one way or both.
+    // A router on the path carries only Ethernet's common packets, or the shortest that IPv6
+    // allows, one way or both ways.
     for (narrow, widest) in [
         ([1500, 1500], 1452),
         ([1500, usize::MAX], 1452),
@@ -51,13 +52,13 @@ fn a_server_that_was_away_gets_wide_frames_when_it_is_back() {
     let session = world.connect(0, 1);
     let call =
         world.call(0, session, &request(1, Want::Retain, LONG, LONG), Duration::from_secs(10));
-    world.run(Duration::from_secs(1)); // narrow offers are made by now
+    world.run(Duration::from_secs(1)); // narrow offers have been made by now
     world.cut[1] = false;
     world.settle();
     assert_eq!(world.result(0, call).unwrap().as_ref().map(Vec::len), Ok(LONG));
     assert!(
         world.take_heard().iter().filter(|(_, frame)| frame.len() == 8972).count() > 4,
-        "wide ones"
+        "only wide offers"
     );
 }
 
@@ -103,7 +104,7 @@ fn no_answer_is_longer_than_its_cause() {
         let most = frame.len().max(net::connect_frame(0).len() + 4).min(1500);
         assert!(answers[0].1.len() <= most, "{} for {}", answers[0].1.len(), frame.len());
         if padding >= 100 {
-            assert_eq!(answers[0].1.len(), most, "the way back is tried");
+            assert_eq!(answers[0].1.len(), most, "the answer probes the way back");
         }
     }
 }

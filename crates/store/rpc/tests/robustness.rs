@@ -1,4 +1,4 @@
-//! Stray, forged, truncated and flipped bytes from outside. Nothing panics, nothing grows without
+//! Stray, forged, truncated and flipped bytes from outside: nothing panics, nothing grows without
 //! bound, no forged request is executed, and honest calls go on.
 
 use crate::net;
@@ -41,8 +41,8 @@ fn malformed_frames_are_counted_by_cause() {
     assert_eq!(count.refused, 1);
 }
 
-/// A world with one session open; the session's index and token at the server as `Accept` gave
-/// them.
+/// Makes a world with one open session; returns the session's index and token at the server, from
+/// its `Accept`.
 fn opened() -> (World, u32, u32) {
     let mut world =
         World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
@@ -83,7 +83,7 @@ fn only_the_owner_of_a_session_is_heard() {
     world.inject(address(9), 0, &ask(token));
     assert_eq!(world.nodes[0].app.executed[&1], 1);
     assert_eq!(world.nodes[0].endpoint.counters().repeats, 1);
-    // An older one, and one from far behind, are dropped.
+    // An older request, and requests far behind, are dropped.
     for sequence in [0, u32::MAX, 0x8000_0001] {
         world.inject(
             address(9),
@@ -151,8 +151,8 @@ fn a_partial_request_is_dropped() {
     assert_eq!(world.nodes[0].endpoint.counters().abandoned, 8);
 }
 
-/// Clients that begin long requests and do not continue them, in any number of sessions, do not
-/// keep others from sending theirs.
+/// Some clients begin long requests in any number of sessions and do not continue them. Other
+/// clients can send their long requests nevertheless.
 #[test]
 fn unfinished_long_requests_do_not_block_other_clients() {
     for sessions in [1, 16, 100] {
@@ -188,7 +188,7 @@ fn unfinished_long_requests_do_not_block_other_clients() {
     }
 }
 
-/// Opens a session at a node from address 9; its index and token.
+/// Opens a session at a node from address 9, and returns its index and token.
 fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
     let server = &mut world.nodes[node];
     server.endpoint.flush(&mut server.wire);
@@ -201,8 +201,8 @@ fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
     (field(24 + 4), field(24 + 8))
 }
 
-/// One address has all sessions. Another address can still open one, in place of the session silent
-/// for longest; and so can the same address once one of its own sessions is idle.
+/// One address has all sessions. Another address can still open a session, in place of the one that
+/// was silent for longest. The first address can do so too once one of its own sessions is idle.
 #[test]
 fn sessions_of_one_address_do_not_block_other_addresses() {
     let config = Config { slots: 8, max_sessions: 20, ..Config::default() };
@@ -226,7 +226,7 @@ fn sessions_of_one_address_do_not_block_other_addresses() {
         world.inject(address(9), 1, &packet(Kind::Ping as u8, 0, [index, token, 0, 0, 0], &[]));
         world.nodes[1].endpoint.counters().unknown_session == unknown
     };
-    // Here all have one address, and none of them rests yet.
+    // Here one address has all sessions, and none of them has been silent for long enough.
     let refused = world.nodes[1].endpoint.counters().refused;
     world.inject(address(9), 1, &connect_frame(500));
     assert_eq!(world.nodes[1].endpoint.counters().refused, refused + 1);
@@ -237,7 +237,7 @@ fn sessions_of_one_address_do_not_block_other_addresses() {
     world.run(Duration::from_millis(100));
     assert!(world.result(0, call).is_some_and(Result::is_ok));
     assert_eq!(world.nodes[1].endpoint.counters().sessions_ceded, 1);
-    assert!(!ask(&mut world, all[0]), "the one that was silent");
+    assert!(!ask(&mut world, all[0]), "the session that was silent is gone");
     assert!((1..20).all(|at| ask(&mut world, all[at])));
 }
 
@@ -270,7 +270,7 @@ fn unacknowledged_responses_are_dropped() {
         (0, 1)
     );
     assert_eq!(world.nodes[0].endpoint.counters().answers_dropped, 2);
-    // The session goes on, unless its client waits for a dropped response: that request was
+    // The session goes on unless its client waits for a dropped response: that request was
     // executed, and must not be executed again.
     let ask = |world: &mut World, slot: u8, sequence: u32| {
         let body = request(7, Want::Retain, 10, 0);
@@ -312,7 +312,7 @@ fn flipped_bytes_break_nothing() {
             World::new(seed, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
         let session = world.connect(0, 1);
         let mut dice = Dice::new(seed);
-        // Frames of an honest history are recorded, then given again with bytes changed.
+        // Records the frames of an honest history, then sends them again with some bytes changed.
         let mut heard: Vec<(usize, Vec<u8>)> = Vec::new();
         for op in 0..30 {
             if world.nodes[0].endpoint.free_slots(session) != Some(0) {
@@ -325,7 +325,7 @@ fn flipped_bytes_break_nothing() {
                 let Some((to, frame)) = heard.get(dice.index(1 + heard.len())) else {
                     continue;
                 };
-                // Headers only: what a payload says is the application's to check.
+                // Changes headers only: the application checks payloads.
                 let mut frame = frame.clone();
                 for _ in 0..=dice.below(3) {
                     let at = dice.index(frame.len().min(24));
@@ -333,7 +333,7 @@ fn flipped_bytes_break_nothing() {
                 }
                 let from = address(1 - to);
                 let node = &mut world.nodes[*to];
-                // A perfect forgery reaches the handler, so the handler must not check it.
+                // A perfect forgery reaches the handler, so the handler must not check its bytes.
                 node.app.forged = true;
                 node.endpoint.receive(world.now, from, &frame, &mut node.app, &mut node.wire);
                 node.app.forged = false;

@@ -1,4 +1,4 @@
-//! A client: the real one, and the work that it is given.
+//! A simulated client: the real client, and the calls that it is to make.
 
 use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Value};
 use crate::random::Random;
@@ -15,14 +15,13 @@ use std::time::Duration;
 /// The transport's name in locators; the hub decides how it behaves.
 pub const TRANSPORT: &str = "fast+udp";
 
-/// How often a page of a scan is requested without an answer before the scan is given up.
+/// How often a client requests a page of a scan without an answer before it gives up the scan.
 const PAGE_TRIES: u32 = 4;
 
-/// The largest number of pages of a scan; the client reports a scan with more as one that never
-/// ends.
+/// The largest number of pages of a scan. The client reports a longer scan as one that never ends.
 const MAX_PAGES: u32 = 100_000;
 
-/// State that all clients share during an iteration.
+/// State that all clients share during one iteration.
 pub struct ClientContext<'a> {
     /// The settings.
     pub settings: &'a Settings,
@@ -32,11 +31,11 @@ pub struct ClientContext<'a> {
     pub trace: &'a mut Trace,
     /// The table of ballast.
     pub ballast: &'a TableRecord,
-    /// The other tables, and where they are.
+    /// The other tables, with the servers that have them.
     pub tables: &'a [TableRecord],
-    /// How often the tables have changed.
+    /// A number that grows with each change of `tables`.
     pub edition: u64,
-    /// The first answer that no server should give.
+    /// The first answer that no server should give, if there was one.
     pub nonsense: &'a mut Option<String>,
 }
 
@@ -57,18 +56,18 @@ enum Pending {
     Page(Scan),
 }
 
-/// A call that the world orders, rather than chance.
+/// A call that the world requires, in contrast to random calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Errand {
-    /// A call.
+    /// A call on an object.
     Call(ObjectName, Action),
-    /// A scan of a table.
+    /// A scan of the table with this id.
     Scan(u32),
 }
 
 impl Errand {
-    /// Returns the calls at the end of a history: a table's objects are read, written once more,
-    /// and read again.
+    /// Returns the calls at the end of a history: reads of all objects of a table, then a write to
+    /// each, then reads again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
         let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
@@ -89,25 +88,25 @@ pub struct Client {
     random: Random,
     pending: BTreeMap<u64, Pending>,
     tag: u64,
-    /// Random calls that it has yet to make.
+    /// Number of random calls that the client has yet to make.
     remaining: u64,
     next_at: Nanos,
     paused_until: Nanos,
     errands: VecDeque<Errand>,
-    /// The timeout of errands.
+    /// The timeout of each errand.
     patience: Duration,
-    /// The edition of the table map that it knows.
+    /// The [`edition`](ClientContext::edition) of the tables that the client knows.
     learned: Option<u64>,
     /// Scans to continue or to begin.
     scans: Vec<Scan>,
-    /// The last known versions, for conditions.
+    /// The last known versions of objects, for conditions.
     last_versions: BTreeMap<ObjectName, u64>,
-    /// Numbers scans and texts.
+    /// The last number given to a scan or a text.
     last_number: u64,
 }
 
 impl Client {
-    /// Creates a client at `address`. `life` distinguishes successive clients there.
+    /// Creates a client at `address`. `life` distinguishes successive clients at one address.
     ///
     /// # Panics
     /// When the address is still in use by the previous client.
@@ -141,17 +140,17 @@ impl Client {
         }
     }
 
-    /// Makes it make `calls` random calls, from `from` on.
+    /// Lets the client make `calls` random calls, from time `from` on.
     pub fn work(&mut self, calls: u64, from: Nanos) {
         (self.remaining, self.next_at) = (calls, from);
     }
 
-    /// Random calls that it has yet to make.
+    /// Returns the number of random calls that the client has yet to make.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Makes it run errands, one after the other, with this timeout for each.
+    /// Lets the client run errands, one after the other, each with this timeout.
     pub fn send(&mut self, errands: impl IntoIterator<Item = Errand>, patience: Duration) {
         self.errands.extend(errands);
         self.patience = patience;
@@ -175,7 +174,7 @@ impl Client {
         self.core.rpc_counters().map(|counters| counters.retransmissions + counters.resends).sum()
     }
 
-    /// Returns the time at which the client has something to do although nothing arrives.
+    /// Returns the time at which the client has something to do even if nothing arrives.
     pub fn wake(&self, settings: &Settings) -> Nanos {
         let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.pending.is_empty())
         {
@@ -227,7 +226,7 @@ impl Client {
             self.remaining -= 1;
             self.begin(now, shared);
             let mean = shared.settings.mean_rest();
-            // Calls come in bursts; otherwise they would seldom overlap.
+            // Calls come in bursts; otherwise they would rarely overlap.
             let rest = if self.random.chance(2, 3) {
                 self.random.below(50_000)
             } else {
@@ -264,7 +263,7 @@ impl Client {
         self.call(now, name, action, patience, shared);
     }
 
-    /// Overwrites a piece of ballast, so that the cleaner has something to free.
+    /// Makes a call that overwrites a piece of ballast, so that the cleaner has something to free.
     fn overwrite_ballast(&mut self, shared: &ClientContext<'_>) -> (ObjectName, Action) {
         let key =
             u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
@@ -393,7 +392,7 @@ impl Client {
         self.learn(shared);
         let deadline = now + Duration::from_secs(2);
         if self.core.submit(now, tag, &Request::Scan { table, after }, deadline).is_err() {
-            self.pending.remove(&tag); // dropped meanwhile
+            self.pending.remove(&tag); // the table was dropped meanwhile
         }
     }
 
@@ -454,7 +453,7 @@ fn handle_answer(
     }
 }
 
-/// Turns an answer into a response; `None` for an answer that no server should give.
+/// Turns an answer into a response; `None` if no server should give this answer.
 fn response_of(action: Action, answer: &Answer<'_>) -> Option<Response> {
     let version = answer.number;
     Some(match (answer.status, action) {
@@ -483,7 +482,7 @@ fn response_of(action: Action, answer: &Answer<'_>) -> Option<Response> {
     })
 }
 
-/// Handles a page; returns the scan, if it continues.
+/// Handles a page of a scan; returns the scan if it continues.
 fn handle_page(
     now: Nanos,
     client: usize,
@@ -494,7 +493,7 @@ fn handle_page(
     let Scan { number, table, after, invoked, .. } = scan;
     let answer = match answer {
         Ok(answer) if answer.status == Status::Ok => answer,
-        // The scan has promised nothing.
+        // The scan has guaranteed nothing yet.
         Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => {
             return None;
         }

@@ -16,30 +16,30 @@ use std::time::Duration;
 pub enum Fault {
     /// The server's power fails, or only its process ends.
     Crash {
-        /// How long it stays down.
+        /// How long the server stays down.
         down: Duration,
-        /// Whether only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends; then the kernel still writes what it has.
         process: bool,
         /// Whether the power fails only when the disk is writing, so that there is a write to tear.
         at_work: bool,
     },
-    /// The server is stopped in order, and started again after a while.
+    /// The server is stopped in order, and started again later.
     Stop,
-    /// At the server's next start its disk fails, after some operations.
+    /// At the server's next start, its disk fails after some operations.
     FailStart {
-        /// Operations that still work.
+        /// Number of operations that still work.
         after: u64,
-        /// The kind of failure of the disk's operation.
+        /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
-    /// The disk fails, after some operations.
+    /// The disk fails after some operations.
     FailDisk {
-        /// Operations that still work.
+        /// Number of operations that still work.
         after: u64,
-        /// The kind of failure of the disk's operation.
+        /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
-    /// The medium holds no more than it does now.
+    /// The disk gets no more room than its present contents take.
     FillDisk,
     /// The disk has this latency from now on.
     Latency(Latency),
@@ -54,20 +54,20 @@ pub enum Fault {
         /// The largest additional random delay, in nanoseconds.
         jitter: u64,
     },
-    /// A client is cut off, or all of them for `None`.
+    /// A client is cut off, or all clients are.
     Cut {
-        /// The client's index.
+        /// The client's index; `None` for all clients.
         client: Option<usize>,
-        /// For how long.
+        /// How long the client is cut off.
         lasts: Duration,
     },
     /// The server does not run for this time.
     PauseServer(Duration),
     /// A client does not run for this time.
     PauseClient(usize, Duration),
-    /// A client ends, and another begins in its place.
+    /// A client ends, and another begins at its address.
     RestartClient(usize),
-    /// A table is dropped, and another created.
+    /// A table, by its index, is dropped, and another is created.
     Recreate(usize),
 }
 
@@ -84,14 +84,14 @@ pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
             std::iter::once((at, fault)).chain(crash)
         })
         .collect();
-    // Every history has a crash.
+    // Every history has at least one crash.
     faults.push((Nanos(random.between(span / 4, span)), crash(settings, random)));
     faults.sort_by_key(|&(at, _)| at);
     faults
 }
 
 fn crash(settings: &Settings, random: &mut Random) -> Fault {
-    // What is buffered survives the end of the process, but not a power failure.
+    // Buffered writes survive the end of the process, but not a power failure.
     let process = settings.spares_power() || random.chance(1, 4);
     Fault::Crash { down: random.micros(100, 100_000), process, at_work: random.chance(2, 3) }
 }
@@ -149,20 +149,20 @@ pub struct NetworkConditions {
     twice: u64,
     delay: u64,
     jitter: u64,
-    /// Clients that are cut off.
+    /// Addresses of clients that are cut off.
     pub cut: BTreeSet<SocketAddr>,
-    /// Pairs of addresses; everything from the first to the second is lost.
+    /// Pairs of addresses; every frame from the first to the second is lost.
     pub cut_links: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// Frames lost, because of cuts too.
+    /// Number of lost frames, including those lost to cuts.
     pub lost: u64,
-    /// Frames sent.
+    /// Number of frames sent.
     pub frames: u64,
-    /// A hash of all that was sent, and when.
+    /// A hash of all frames sent, and of when they were sent.
     pub digest: u64,
 }
 
 impl NetworkConditions {
-    /// A good network.
+    /// Creates a network without faults.
     pub fn new(random: &mut Random, reliable: bool) -> Self {
         let mut weather = Self {
             random: random.fork(),
@@ -180,21 +180,21 @@ impl NetworkConditions {
         weather
     }
 
-    /// Becomes a good network.
+    /// Ends all faults of the network.
     pub fn clear(&mut self, reliable: bool) {
         (self.loss, self.twice, self.delay) = (0, 0, 20_000);
         self.jitter = if reliable { 0 } else { 50_000 };
         self.cut.clear();
     }
 
-    /// Applies a fault.
+    /// Sets loss, duplication and delays, as [`Fault::Weather`] gives them.
     pub fn set(&mut self, loss: u64, twice: u64, delay: u64, jitter: u64) {
         (self.loss, self.twice, self.delay, self.jitter) = (loss, twice, delay, jitter);
     }
 
     fn delay(&mut self) -> Duration {
         let more = if self.jitter > 0 { self.random.below(self.jitter) } else { 0 };
-        // Now and then a frame takes a detour.
+        // Occasionally a frame takes a detour.
         let detour = if self.jitter > 0 && self.random.chance(1, 500) {
             self.random.below(30_000_000)
         } else {
@@ -223,7 +223,7 @@ impl NetworkConditions {
     }
 }
 
-/// Returns the policy for a hub.
+/// Returns the hub's policy, which applies these conditions.
 pub fn policy(
     weather: &Rc<RefCell<NetworkConditions>>,
 ) -> impl FnMut(Flight<'_>) -> Delivery + use<> {

@@ -8,36 +8,37 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The moment of a response that is not there: the call's outcome is unknown, and it may take place
-/// any time later, or never.
+/// Stands for the moment of a response that does not exist. The outcome of the call is unknown: it
+/// may take place at any later time, or never.
 pub const OPEN: u64 = u64::MAX;
 
-/// How long after its caller has given up a call may still take place: after that nothing of it is
-/// in flight any more, and a server that received it has executed it or is dead. This bound is
-/// stricter than letting the call take place at any time, and limits the choices of the check.
+/// How long a call may still take place after its caller has given it up. After that no frame of it
+/// is in flight, and a server that received it has executed it or is dead. Without this bound a
+/// call could take place at any time; the bound is stricter, and leaves the check fewer choices.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// The largest number of changes of one object whose outcome is unknown: the check can find an
-/// order for some of ten, but not of fifty.
+/// The largest number of changes of one object whose outcome may be unknown. The check can find an
+/// order with ten of them, but not with fifty.
 pub const MAX_UNSETTLED: usize = 10;
 
-/// The value of an object. Only one operation writes each text, so that a read shows which.
+/// The value of an object. Each text is written by one operation only, so that a read shows which
+/// write it saw.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Value {
-    /// Eight bytes that a client wrote, which can be incremented.
+    /// Eight bytes that a client wrote. They can be incremented.
     Number(i64),
-    /// An integer counter: the sum of an increment.
+    /// An integer counter, the result of increments.
     Sum(i64),
-    /// A text made for one write; never of eight bytes.
+    /// A text that is made for one write. It never has eight bytes.
     Text {
         /// The text's number.
         id: u64,
-        /// Its length in bytes.
+        /// The text's length in bytes.
         len: u32,
     },
 }
 
-/// The shortest text, in bytes: its id and one more.
+/// The shortest text, in bytes: its eight-byte id and one more.
 pub const MIN_TEXT: u32 = 9;
 
 impl Value {
@@ -87,17 +88,17 @@ pub enum Action {
     Write {
         /// The value.
         value: Value,
-        /// The condition for it.
+        /// The condition for the write.
         condition: Condition,
     },
     /// Remove the object.
     Remove {
-        /// The condition for it.
+        /// The condition for the removal.
         condition: Condition,
     },
-    /// Increment the value.
+    /// Increment the value by `delta`.
     Increment {
-        /// By this much.
+        /// The number to add.
         delta: i64,
     },
 }
@@ -105,15 +106,15 @@ pub enum Action {
 /// The response to a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Response {
-    /// None yet, or one that leaves open whether the call was executed.
+    /// There is no response, or one that leaves open whether the call was executed.
     Unknown,
     /// The call was not executed and never will be.
     NotDone,
     /// The object was read.
     Found {
-        /// Its version.
+        /// The object's version.
         version: u64,
-        /// Its value.
+        /// The object's value.
         value: Value,
     },
     /// There is no such object.
@@ -123,7 +124,7 @@ pub enum Response {
         /// The version.
         version: u64,
     },
-    /// The condition did not hold; the current version, if the object exists.
+    /// The condition did not hold. The object's current version, if it exists.
     Conflict(Option<u64>),
     /// The value was incremented.
     Sum {
@@ -161,9 +162,9 @@ impl ObjectName {
 /// One call on one object, and its response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Operation {
-    /// Its index in the history.
+    /// The operation's index in the history.
     pub number: usize,
-    /// The client that made it.
+    /// The client that made the call.
     pub client: usize,
     /// The object.
     pub name: ObjectName,
@@ -171,7 +172,7 @@ pub struct Operation {
     pub action: Action,
     /// The moment of the invocation. Moments are numbers in the order of events; each is used once.
     pub invoked: u64,
-    /// The moment of the response; [`OPEN`] while the call may yet be executed.
+    /// The moment of the response; [`OPEN`] while the call may still be executed.
     pub returned: u64,
     /// The virtual time of the invocation.
     pub began: Nanos,
@@ -190,11 +191,11 @@ pub struct Page {
     pub scan: u64,
     /// The table's id.
     pub table: u32,
-    /// The cursor behind which it begins.
+    /// The cursor after which the page begins; `None` at the beginning of the table.
     pub after: Option<u64>,
-    /// The cursor to go on from; `None` at the end.
+    /// The cursor at which the next page begins; `None` at the end of the table.
     pub next: Option<u64>,
-    /// Keys, versions and values.
+    /// The rows: key, version and value.
     pub rows: Vec<(Vec<u8>, u64, Value)>,
     /// The moment of the request.
     pub invoked: u64,
@@ -208,8 +209,8 @@ pub struct Page {
 ///
 /// A client calls [`invoke`](Self::invoke) when it sends a call, and [`respond`](Self::respond)
 /// when it has the response; [`turn_page`](Self::turn_page) records a page of a scan. A call whose
-/// response proves nothing stays [`OPEN`]: it may have been executed, may be executed later, or
-/// never.
+/// response proves nothing stays [`OPEN`]: it may have been executed, may be executed later, or may
+/// never be executed.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Calls in the order of their invocations.
@@ -217,16 +218,17 @@ pub struct History {
     /// Pages in the order of their responses.
     pub pages: Vec<Page>,
     moments: u64,
-    /// For each object, the changes that had no response when they were last checked, by their
-    /// numbers.
+    /// For each object, the numbers of the changes that had no response when they were last
+    /// checked.
     unsettled: BTreeMap<ObjectName, Vec<usize>>,
-    /// Calls invoked before this moment may have been lost, even if they were acknowledged.
+    /// Calls that were invoked before this moment may have been lost, even if they were
+    /// acknowledged.
     lost: u64,
 }
 
 impl History {
-    /// Returns the first call from number `first` on whose outcome is unknown, or that read
-    /// nothing.
+    /// Returns the first call, from number `first` on, whose outcome is unknown or that is a read
+    /// without a result.
     pub fn unanswered(&self, first: usize) -> Option<&Operation> {
         self.operations[first..].iter().find(|call| match call.response {
             Response::Unknown => true,
@@ -263,8 +265,8 @@ impl History {
         number
     }
 
-    /// Returns whether the object has so many changes of unknown outcome that no client should
-    /// request another.
+    /// Returns whether the object has [`MAX_UNSETTLED`] changes of unknown outcome, so that no
+    /// client should request another.
     pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };
@@ -274,8 +276,8 @@ impl History {
         numbers.len() >= MAX_UNSETTLED
     }
 
-    /// Records that everything invoked so far may be lost: the responses to it prove nothing any
-    /// more.
+    /// Records that every call so far may be lost: the responses to these calls no longer prove
+    /// anything.
     pub fn lose(&mut self) {
         self.lost = self.moment();
         for operation in
@@ -286,9 +288,8 @@ impl History {
         self.pages.clear();
     }
 
-    /// Discards what calls with numbers below `first` have read: the server that answered them may
-    /// not have known changes that other servers had made in the meantime. Responses to changes
-    /// remain.
+    /// Discards the results of reads with numbers below `first`: the servers that answered them may
+    /// not have known changes made at other servers. Responses to changes remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {
@@ -306,7 +307,7 @@ impl History {
         self.pages.retain(|page| page.invoked > since);
     }
 
-    /// Records a page of a scan.
+    /// Records a page of a scan, unless it was requested before acknowledged calls were lost.
     pub fn turn_page(&mut self, page: Page) {
         if page.invoked > self.lost {
             self.pages.push(page);

@@ -1,22 +1,21 @@
-//! The deterministic simulator: the store's real code under virtual time, a network that loses and
-//! delays frames, a disk that tears writes, and crashes, with a check of everything that was
-//! acknowledged.
+//! The deterministic simulator. It runs the store's real code under virtual time, with a network
+//! that loses and delays frames, a disk that tears writes, and crashes, and checks every response.
 //!
-//! One thread runs a server and its clients, the code of `sprat-store` and `sprat-client` as it
-//! runs on a machine, on a network and a disk in memory. Time is a number that [`World`] advances
-//! to the next event. One seed decides everything that chance decides: the work, what the network
-//! does to each frame, what breaks and when, and what a power failure leaves on the disk. So a seed
-//! determines a history.
+//! One thread runs a server and its clients, on a network and a disk in memory. Their code is that
+//! of `sprat-store` and `sprat-client`, as it runs on a machine. Time is a number that [`World`]
+//! advances to the next event. One seed decides everything that is random: the work, what the
+//! network does to each frame, what fails and when, and what a power failure leaves on the disk. So
+//! the same seed always gives the same history.
 //!
-//! - [`world`]: the loop: time, network, server, clients, faults, in a fixed order.
+//! - [`world`]: the loop over time, network, server, clients and faults, in a fixed order.
 //! - [`server`]: a server that starts, serves, stops and crashes.
-//! - [`client`]: the calls that clients make, and the responses they get.
-//! - [`faults`]: what goes wrong, and when.
+//! - [`client`]: the calls that clients make, and the responses to them.
+//! - [`faults`]: which faults happen, and when.
 //! - [`history`]: calls and responses.
-//! - [`check`]: checks a history: is it linearizable key by key, versions and scans included?
-//! - [`cluster`]: the same for several coordinators, with their elections, and servers that keep
-//!   replicas for each other.
-//! - [`seeds`]: runs many histories, on several threads.
+//! - [`check`]: checks whether a history is linearizable for each key, versions and scans included.
+//! - [`cluster`]: simulates clusters: several coordinators, with their elections, and servers that
+//!   keep replicas for each other.
+//! - [`seeds`]: runs many histories on several threads.
 
 pub mod check;
 pub mod client;

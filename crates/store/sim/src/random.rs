@@ -3,13 +3,13 @@
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// Draws the simulator's random values from a [`Chance`]. Seeds of histories are recorded, so each
-/// draw must stay as it is.
+/// Draws the simulator's random values from a [`Chance`]. Since seeds of histories are recorded,
+/// each draw must always give the same value for a seed.
 #[derive(Clone, Debug)]
 pub struct Random(Chance);
 
 impl Random {
-    /// Returns the sequence of a seed.
+    /// Returns the random sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Chance::new(seed))
@@ -20,33 +20,33 @@ impl Random {
         self.0.draw()
     }
 
-    /// A separate sequence: draws from it do not change this one.
+    /// Returns a separate sequence. Draws from it do not change this sequence.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
     }
 
-    /// A number below `end`, which is above zero.
+    /// Returns a number below `end`, which must be above zero.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0.modulo(end)
     }
 
-    /// A number from `from` to `to`, both included.
+    /// Returns a number from `from` to `to`, both included.
     pub fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
 
-    /// True with probability `of` in `all`.
+    /// Returns true with a probability of `of` in `all`.
     pub fn chance(&mut self, of: u64, all: u64) -> bool {
         self.below(all) < of
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.0.index(choices.len())]
     }
 
-    /// A time from `from` to `to` microseconds.
+    /// Returns a time from `from` to `to` microseconds.
     pub fn micros(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_nanos(self.between(from * 1000, to * 1000))
     }

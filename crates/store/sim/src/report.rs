@@ -8,50 +8,50 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Totals of some histories.
+/// Totals over some histories.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
     /// Number of histories.
     pub histories: u64,
-    /// Calls on objects.
+    /// Number of calls on objects.
     pub operations: u64,
-    /// Calls with a response.
+    /// Number of calls with a response.
     pub answered: u64,
-    /// Pages of scans.
+    /// Number of pages of scans.
     pub pages: u64,
-    /// Crashes of the server, during starts too.
+    /// Number of crashes of servers, including those during a start.
     pub crashes: u64,
-    /// Stops in order.
+    /// Number of stops in order.
     pub stops: u64,
-    /// Changes of the leader among several coordinators.
+    /// Number of changes of the leader among several coordinators.
     pub takeovers: u64,
-    /// Starts that replayed a log.
+    /// Number of starts that replayed a log.
     pub replays: u64,
-    /// Replays that found the end of the log torn.
+    /// Number of replays that found the end of the log torn.
     pub cuts: u64,
-    /// Faults that the simulator injected into the disk.
+    /// Number of faults that the simulator injected into disks.
     pub disk_faults: u64,
-    /// Frames sent.
+    /// Number of frames sent.
     pub frames: u64,
-    /// Frames lost.
+    /// Number of frames lost.
     pub frames_lost: u64,
-    /// Requests and ranges sent or requested again.
+    /// Number of requests, and of ranges of long messages, that were sent or requested again.
     pub retransmissions: u64,
-    /// Replicas of sealed segments that were created again.
+    /// Number of replicas of sealed segments that were created again.
     pub healed: u64,
-    /// Tablets that moved while they were served.
+    /// Number of tablets that moved while they were served.
     pub moved: u64,
-    /// Bits that were flipped in replicas on disk.
+    /// Number of bits that were flipped in replicas on disk.
     pub flips: u64,
-    /// Losses of a whole rack, for good, with more servers than a log has replicas.
+    /// Number of whole racks that were lost for good and had more servers than a log has replicas.
     pub racks_lost: u64,
-    /// Segments that the cleaner combined or compacted.
+    /// Number of segments that the cleaner combined or compacted.
     pub cleaned: u64,
-    /// Tables created in place of dropped ones.
+    /// Number of tables that were created in place of dropped ones.
     pub recreated: u64,
-    /// Objects whose calls overlap too much to decide on.
+    /// Number of objects whose calls overlap too much to decide.
     pub undecided: u64,
-    /// Virtual time.
+    /// Virtual time of all histories.
     pub time: Duration,
     /// A hash of all events.
     pub hash: u64,
@@ -80,7 +80,7 @@ impl AddAssign for Summary {
         self.recreated += other.recreated;
         self.undecided += other.undecided;
         self.time += other.time;
-        // The order in which histories are added must not matter.
+        // The sum must not depend on the order in which histories are added.
         self.hash ^= other.hash;
     }
 }
@@ -137,8 +137,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Runs a history and reports on it. The store's assertions are a further check: a panic is a
-/// failure.
+/// Runs a history and reports on it. The store's assertions are a further check: a panic counts as
+/// a failure.
 pub(crate) fn run_seed(
     seed: u64,
     cluster: bool,
@@ -171,23 +171,23 @@ pub(crate) fn run_seed(
     }
 }
 
-/// A history that violates the store's promises, or that ended badly.
+/// A history that violates the guarantees of the store, or that did not end.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Its seed.
+    /// The seed of the history.
     pub seed: u64,
     /// A description of the fault.
     pub what: String,
-    /// Its events, a line each.
+    /// The events of the history, one on each line.
     pub trace: Vec<String>,
     /// Whether the run simulates a cluster.
     pub cluster: bool,
-    /// Its number of operations, if the seed did not decide it.
+    /// The number of operations of the history, if the seed did not decide it.
     pub operations: Option<u64>,
 }
 
 impl Failure {
-    /// Returns the command that repeats it, and shows its events.
+    /// Returns the command that repeats the history and shows its events.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { seed, cluster, operations, .. } = self;

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Failures after which no more histories are begun.
+/// Number of failures after which no more histories are begun.
 const ENOUGH_FAILURES: usize = 5;
 
-/// The results so far.
+/// The results of all histories so far.
 #[derive(Default)]
 struct Outcome {
     summary: Summary,
@@ -19,10 +19,10 @@ struct Outcome {
 /// The result of a seed's history.
 pub type SeedResult = Result<(Summary, Trace), Box<Failure>>;
 
-/// Runs the histories of `seeds` with `run` on `threads` threads. After each, one of the threads
-/// calls `goes_on` with the number of histories that are done, and the failure if it was one;
-/// `goes_on` returns whether to begin more. Returns the summary, and the failures by seed; stops
-/// early after some failures.
+/// Runs the histories of `seeds` with `run` on `threads` threads. After each history, one of the
+/// threads calls `goes_on` with the number of histories that are done and, if this one failed, its
+/// failure. `goes_on` returns whether to begin more. Returns the summary, and the failures ordered
+/// by seed. Begins no more histories after some failures.
 ///
 /// # Panics
 /// When `goes_on` panics.

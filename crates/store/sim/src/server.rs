@@ -11,10 +11,10 @@ use sprat_store::restart;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time that an iteration of the server's loop takes when there was something to do.
+/// How long an iteration of the server's loop takes when there was something to do.
 const TURN: Duration = Duration::from_micros(2);
 
-/// Time that a piece of idle work takes.
+/// How long a piece of idle work takes.
 const IDLE_WORK: Duration = Duration::from_micros(20);
 
 /// How long requests under way may take to finish when the server stops.
@@ -27,10 +27,10 @@ type RealNode = Node<AnyDriver, Master<MemDisk>>;
 
 enum Life {
     Down,
-    /// The log is open; the time that this took has yet to pass.
+    /// The log is open; the server serves when the time that opening took has passed.
     Starting(Box<Master<MemDisk>>, Nanos),
     Up(Box<RealNode>),
-    /// Finishes requests, until then at most.
+    /// The server finishes requests, until this time at the latest.
     Stopping(Box<RealNode>, Nanos),
 }
 
@@ -39,13 +39,13 @@ enum Life {
 pub enum Start {
     /// The log is open.
     Opened(Box<ReplayReport>),
-    /// The disk failed by an injected fault.
+    /// The disk failed because of an injected fault.
     Failed(String),
 }
 
 /// A server and its disk.
 pub struct Server {
-    /// Controls the disk.
+    /// The control of the server's disk.
     pub control: MemControl,
     config: Config,
     options: Options,
@@ -55,9 +55,9 @@ pub struct Server {
     outbox: Option<Outbox>,
     wake: Nanos,
     paused_until: Nanos,
-    /// Numbers of the disk operations that are to fail.
+    /// The numbers of the disk operations that are to fail.
     trouble: Vec<u64>,
-    /// Whether a fault was injected into the disk, or it is full.
+    /// Whether a fault was injected into the disk, or the disk is full.
     ailing: bool,
     /// Whether the last stop was in order.
     clean: bool,
@@ -65,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that has never run, with an empty disk.
+    /// Creates a server that has never run, with an empty disk.
     ///
     /// # Panics
     /// When the settings do not fit together.
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Why it takes no more writes; `None` while it takes them, or does not run.
+    /// Returns why the server takes no more writes; `None` while it takes them or does not run.
     fn stopped(&self) -> Option<&str> {
         match &self.life {
             Life::Up(node) => node.service().stopped(),
@@ -130,7 +130,7 @@ impl Server {
         }
     }
 
-    /// Returns whether the disk has reached an operation that was to fail.
+    /// Returns whether the disk has reached an operation that is to fail.
     fn met_trouble(&self) -> bool {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
@@ -142,7 +142,7 @@ impl Server {
         self.ailing = true;
     }
 
-    /// Ends the disk's failures, and gives it room again.
+    /// Ends the faults of the disk, and removes the limit of its size.
     pub fn spare_disk(&mut self) {
         self.control.clear_faults();
         self.control.set_capacity(u64::MAX);
@@ -150,7 +150,7 @@ impl Server {
         self.trouble.retain(|&number| number < operations);
     }
 
-    /// Leaves no more room on the disk.
+    /// Limits the disk's size to its present contents.
     pub fn fill_disk(&mut self) {
         self.control.set_capacity(self.control.contents().len() as u64);
         self.ailing = true;
@@ -161,7 +161,7 @@ impl Server {
         self.stopped().is_some() || self.met_trouble()
     }
 
-    /// Requests and ranges that were requested again.
+    /// Returns the number of requests and ranges that were requested again.
     pub fn retransmissions(&self) -> u64 {
         let living = match &self.life {
             Life::Up(node) | Life::Stopping(node, _) => node.endpoint().counters().resends,
@@ -170,14 +170,13 @@ impl Server {
         self.retransmissions + living
     }
 
-    /// Opens the log that is on the disk; the server serves when the time that this takes has
-    /// passed.
+    /// Opens the log on the disk. The server serves when the time that this takes has passed.
     ///
     /// # Errors
-    /// A message, when the log cannot be opened though the disk did nothing wrong.
+    /// A message, when the log cannot be opened although the disk worked.
     ///
     /// # Panics
-    /// When it is running.
+    /// When the server is not down.
     pub fn start(&mut self, now: Nanos, version: u64, tables: &[u32]) -> Result<Start, String> {
         assert!(self.is_down());
         self.control.set_now(now.0);
@@ -217,12 +216,12 @@ impl Server {
         }
     }
 
-    /// Ends it without warning. If `process`, only the process ends: the kernel still writes what
-    /// it has.
+    /// Ends the server without warning. With `process`, only the process ends, and the kernel still
+    /// writes what it has.
     pub fn crash(&mut self, process: bool) {
         if process {
             self.control.kill();
-            // Failures that are still ahead stay.
+            // Failures of later operations stay.
             let operations = self.control.operations();
             self.trouble.retain(|&number| number >= operations);
         } else {
@@ -253,7 +252,7 @@ impl Server {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// Returns the time at which the server has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do even if nothing arrives.
     pub fn wake(&self) -> Nanos {
         let wake = match &self.life {
             Life::Down => return Nanos::NEVER,
@@ -268,8 +267,8 @@ impl Server {
         self.control.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// Runs an iteration, when there is something to do; returns the result of a stop in order that
-    /// has ended. `token_seed` is for the sessions of a node that begins.
+    /// Runs an iteration if there is something to do. Returns the result of a stop in order if one
+    /// has ended. `token_seed` determines the session tokens of a node that begins.
     pub fn step(&mut self, now: Nanos, token_seed: u64) -> Option<Result<(), String>> {
         if now < self.paused_until {
             return None;
@@ -318,8 +317,8 @@ impl Server {
         };
     }
 
-    /// Closes the log. The disk's clock runs ahead while that blocks; nothing depends on it, as the
-    /// server is gone.
+    /// Closes the log. The disk's clock runs ahead while this blocks; nothing depends on that, as
+    /// the server is gone.
     fn close(&mut self, now: Nanos) -> Result<(), String> {
         self.retransmissions = self.retransmissions();
         let Life::Stopping(node, _) = std::mem::replace(&mut self.life, Life::Down) else {

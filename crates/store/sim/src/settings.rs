@@ -14,7 +14,7 @@ pub struct Settings {
     pub clients: usize,
     /// The largest number of operations that a client has in progress.
     pub window: usize,
-    /// Operations of all clients, without scans' pages.
+    /// Number of operations of all clients, without pages of scans.
     pub operations: u64,
     /// Time over which operations and faults are spread.
     pub span: Duration,
@@ -26,25 +26,25 @@ pub struct Settings {
     pub usual_value: u64,
     /// The longest value that any write stores, in bytes.
     pub longest_value: u64,
-    /// Number of objects that are there from the beginning, so that the log is nearly full and the
-    /// cleaner at work.
+    /// Number of objects that exist from the beginning, so that the log is nearly full and the
+    /// cleaner has work.
     pub ballast: u16,
-    /// Bytes of each of them.
+    /// Length in bytes of each of these objects.
     pub ballast_bytes: u32,
-    /// Memory of the server's log, bytes.
+    /// Memory of the server's log, in bytes.
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
-    /// Disk space of the server, bytes.
+    /// Disk space of the server, in bytes.
     pub disk_bytes: u64,
     /// The failures that acknowledged writes survive.
     pub durability: Durability,
-    /// Whether the power may fail although acknowledged writes are only buffered: a power failure
-    /// may lose them, but the log must still open.
+    /// Whether the power may fail although acknowledged writes are only buffered. A power failure
+    /// may then lose these writes, but the log must still open.
     pub reckless: bool,
-    /// Threads that replay.
+    /// Number of threads that replay the log.
     pub replay_threads: usize,
-    /// The network.
+    /// The behaviour of the network.
     pub network: HubOptions,
     /// The disk's latency.
     pub latency: Latency,
@@ -63,7 +63,8 @@ impl Settings {
             (4 << 20, random.between(5, 8))
         };
         let segment_bytes = usize::try_from(seglets).expect("small") * SEGLET_BYTES;
-        // From the fewest segments on disk that a log of so little memory may have to the most.
+        // The range is from the fewest segments on disk that a log of so little memory may have, to
+        // the most.
         let (least, most) = (memory / segment_bytes * 3 / 2 + 12, memory / SEGLET_BYTES / 2);
         let segments = random.between(least as u64, most as u64) + 7;
         let disk_bytes = segments * (segment_bytes + segment_bytes / 8 + 4096) as u64;
@@ -105,15 +106,14 @@ impl Settings {
         }
     }
 
-    /// Mean time between two operations of a client that spreads its own over the whole span,
-    /// nanoseconds.
+    /// Returns the mean time between two operations of a client, in nanoseconds, if each client
+    /// spreads its operations over the whole span.
     pub fn mean_rest(&self) -> u64 {
         let span = u64::try_from(self.span.as_nanos()).expect("seconds");
         span * self.clients as u64 / self.operations
     }
 
-    /// Returns whether the server must be spared power failures, since they lose what is only
-    /// buffered.
+    /// Returns whether the power must not fail, since a power failure loses buffered writes.
     pub fn spares_power(&self) -> bool {
         self.durability == Durability::Buffered && !self.reckless
     }

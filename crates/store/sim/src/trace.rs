@@ -1,4 +1,4 @@
-//! The events of a history, in order, as text and as one hash.
+//! The events of a history, in order, as text and as a single hash.
 
 use sprat_chance::mix;
 use sprat_net::Nanos;
@@ -23,7 +23,7 @@ impl Trace {
         self.lines.push(line);
     }
 
-    /// Adds a number to the hash alone, for what is too much to write down.
+    /// Adds a number only to the hash, for events that are too many to write down.
     pub fn count(&mut self, word: u64) {
         self.hash = mix(self.hash.rotate_left(5) ^ word);
     }
@@ -34,7 +34,7 @@ impl Trace {
         &self.lines
     }
 
-    /// Returns the hash: two histories with the same one are the same.
+    /// Returns the hash. Two histories with equal hashes are equal.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

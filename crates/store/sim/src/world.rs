@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Least time that one iteration of the loop takes.
+/// The shortest time that one iteration of the loop takes.
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
@@ -32,13 +32,14 @@ const BALLAST: u32 = 1 << 20;
 /// The phases of a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// The ballast is written, undisturbed.
+    /// Clients write the ballast, without faults.
     Load,
     /// Work and faults.
     Work,
-    /// The last restart, after all faults have ended.
+    /// The server restarts a last time, after all faults have ended.
     Restart,
-    /// Everything is read, written once more, and read again, from this call on.
+    /// Clients read everything, write everything once more, and read it again. The number is that
+    /// of the first of these calls.
     Last(usize),
 }
 
@@ -57,7 +58,7 @@ pub struct World {
     hub: Hub,
     weather: Rc<RefCell<NetworkConditions>>,
     server: Server,
-    /// When the server is to be started again.
+    /// When the server is to be started again, if it is down.
     start_at: Option<Nanos>,
     /// When a server that takes no writes is to be restarted.
     care_at: Option<Nanos>,
@@ -70,12 +71,12 @@ pub struct World {
     coordinator: Locators,
     ballast: TableRecord,
     tables: Vec<TableRecord>,
-    /// How often tables were created and dropped.
+    /// Number of times that tables were created or dropped.
     edition: u64,
     next_table: u32,
     version: u64,
     faults: VecDeque<(Nanos, Fault)>,
-    /// Clients that are cut off, and until when.
+    /// Clients that are cut off, each group with the time at which its cut ends.
     cuts: Vec<(Nanos, Vec<SocketAddr>)>,
     history: History,
     nonsense: Option<String>,
@@ -86,7 +87,7 @@ pub struct World {
 /// Runs the history of a seed and checks it.
 ///
 /// # Errors
-/// What is wrong with the history.
+/// [`Failure`] describes what is wrong with the history.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     run_seed(seed, false, None, |trace| World::new(seed, trace).finish())
 }
@@ -175,7 +176,7 @@ impl World {
         self.version += 1;
     }
 
-    /// Tables that the server serves.
+    /// Returns the ids of the tables that the server serves.
     fn assigned(&self) -> Vec<u32> {
         self.tables.iter().map(|table| table.id).chain([BALLAST]).collect()
     }
@@ -197,10 +198,10 @@ impl World {
         }
     }
 
-    /// Runs to the end, and checks the responses.
+    /// Runs the history to its end, and checks the responses.
     ///
     /// # Errors
-    /// A message that says what is wrong.
+    /// Describes what is wrong.
     pub fn finish(mut self) -> Result<Summary, String> {
         while !self.iterate()? {
             self.advance()?;
@@ -231,7 +232,7 @@ impl World {
         })
     }
 
-    /// Does what is due now; returns whether the history is at its end.
+    /// Does what is due now. Returns whether the history has ended.
     fn iterate(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         self.server.control.set_now(self.now.0);
@@ -279,7 +280,7 @@ impl World {
         }
     }
 
-    /// Advances time to what is due next.
+    /// Advances time to the next event.
     fn advance(&mut self) -> Result<(), String> {
         let mut next = self.server.wake();
         for client in &self.clients {
@@ -299,7 +300,7 @@ impl World {
         Ok(())
     }
 
-    /// Starts a server that is down, and restarts one that takes no writes, when it is time.
+    /// Starts a server that is down, and restarts a server that takes no writes, when it is time.
     fn look_after_server(&mut self) -> Result<(), String> {
         if self.server.is_sick() && self.care_at.is_none() {
             self.care_at = Some(self.now + self.random.micros(100, 80_000));
@@ -401,7 +402,8 @@ impl World {
                 self.summary.disk_faults += 1;
             }
             Fault::FillDisk => {
-                // A disk that is too small from the start belongs to no server.
+                // The disk of a server that is down is not filled: it might be too small for a
+                // start.
                 if self.server.is_up() {
                     self.server.fill_disk();
                     self.summary.disk_faults += 1;
@@ -457,7 +459,7 @@ impl World {
         });
     }
 
-    /// Enters the next phase when this one is over; returns whether that was the last.
+    /// Enters the next phase if the present one is over. Returns whether that one was the last.
     fn next_phase(&mut self) -> Result<bool, String> {
         match self.phase {
             Phase::Load if self.server.is_up() && self.clients.iter().all(Client::is_done) => {
@@ -481,7 +483,7 @@ impl World {
                     self.crash(Duration::from_millis(1), process);
                 }
             }
-            // It is restarted once more.
+            // The server is restarted once more.
             Phase::Restart if self.server.is_up() && self.server.is_sick() => {}
             Phase::Restart if self.server.is_up() => {
                 self.phase = Phase::Last(self.history.operations.len());
@@ -514,8 +516,8 @@ impl World {
     }
 }
 
-/// Returns the record, as a coordinator would give it, of a table with one tablet, on server 1 at
-/// `locator`.
+/// Returns the record of a table with one tablet, on server 1 at `locator`, as a coordinator would
+/// give it.
 fn record(id: u32, locator: String) -> TableRecord {
     let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
     TableRecord { id, name: format!("table {id}"), seed: server::HASH_SEED, tablets }

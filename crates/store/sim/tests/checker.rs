@@ -1,5 +1,5 @@
-//! Gives the checks histories that violate the promises: they must reject each, and accept a
-//! similar valid one.
+//! Gives the checks histories that violate the store's guarantees. The checks must reject each, and
+//! accept a similar valid history.
 
 use sprat_net::Nanos;
 use sprat_sim::check::{Violation, check};
@@ -33,7 +33,7 @@ fn done(version: u64) -> Response {
     Response::Done { version }
 }
 
-/// Calls one after the other.
+/// Makes a history of calls, one after the other.
 fn in_sequence(calls: &[(Action, Response)]) -> History {
     let mut history = History::default();
     for &(action, response) in calls {
@@ -125,7 +125,7 @@ fn conditions_are_kept() {
         (write_if(2, Condition::Version(1)), Response::Conflict(Some(1))),
     ]));
     rejects(&in_sequence(&[first, (write_if(2, stale), Response::Conflict(Some(2)))]));
-    // What was refused was not done.
+    // A refused call was not executed.
     let refused = (write_if(2, stale), Response::Conflict(Some(1)));
     rejects(&in_sequence(&[first, refused, (Action::Read, found(2, 2))]));
 }
@@ -145,7 +145,7 @@ fn an_increment_counts_once() {
         (Action::Increment { delta: 5 }, Response::NotANumber),
     ]));
     rejects(&in_sequence(&[add(5, 1), (Action::Increment { delta: 5 }, Response::NotANumber)]));
-    // A call that may or may not have been executed counts once or not at all, never twice.
+    // A call that may or may not have been executed counts at most once.
     let perhaps = (Action::Increment { delta: 5 }, Response::Unknown);
     accepts(&in_sequence(&[add(5, 1), perhaps, number(5, 1)]));
     accepts(&in_sequence(&[add(5, 1), perhaps, number(10, 2)]));
@@ -176,10 +176,10 @@ fn calls_of_unknown_outcome_take_place_at_most_once() {
         (Action::Read, found(2, 2)),
         (Action::Read, found(1, 1)),
     ]));
-    // Its version may be any above the earlier ones, but there is only one.
+    // The new object's version may be any above the earlier ones, but it is only one.
     accepts(&in_sequence(&[perhaps, (Action::Read, found(6, 2)), (write(3), done(7))]));
     rejects(&in_sequence(&[perhaps, (Action::Read, found(6, 2)), (Action::Read, found(7, 2))]));
-    // What was surely not done was not done.
+    // A call that was certainly not executed has no effect.
     rejects(&in_sequence(&[
         (write(1), done(1)),
         (write(2), Response::NotDone),
@@ -204,7 +204,7 @@ fn calls_at_the_same_time_come_in_either_order() {
     rejects(&both(done(1), done(1), found(1, 1)));
 }
 
-/// A history of one object, and one page that covers the whole table.
+/// Makes a history of one object, and one page that covers the whole table.
 fn scanned(
     calls: &[(Action, Response)],
     rows: &[(ObjectName, u64, u64)],

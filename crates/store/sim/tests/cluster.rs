@@ -2,21 +2,21 @@
 
 use sprat_sim::{cluster, run_seeds};
 
-/// Histories in every test run, if SPRAT_SIM_SEEDS does not say how many; `sprat sim --cluster`
+/// Number of histories in every test run, unless SPRAT_SIM_SEEDS gives it; `sprat sim --cluster`
 /// runs more.
 const SEEDS: u64 = 100;
 
-/// Seeds that once found a fault; when the simulator changes, they become other histories.
+/// Seeds that once found a fault. When the simulator changes, their histories change too.
 const KEPT: [u64; 4] = [12, 36, 78, 106];
 
-/// Seeds that found a fault after minutes, with their number of operations.
+/// Seeds that found a fault after minutes, each with its number of operations.
 const KEPT_LONG: [(u64, u64); 3] = [(2023, 10_000), (45, 3_000), (1_795_418_265_043, 10_000)];
 
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// The histories have as many operations as each seed says, or SPRAT_SIM_OPERATIONS.
+/// The histories have as many operations as each seed decides, or as SPRAT_SIM_OPERATIONS says.
 #[test]
 fn cluster_histories_are_linearizable() {
     let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
@@ -36,13 +36,13 @@ fn cluster_histories_are_linearizable() {
     if seeds < SEEDS {
         return;
     }
-    // A simulator that does nothing finds nothing.
+    // A simulator that does nothing would find nothing.
     assert!(summary.answered * 3 > summary.operations * 2, "most calls end");
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
-    assert!(summary.stops > SEEDS / 4, "servers are declared dead and live: {summary}");
+    assert!(summary.stops > SEEDS / 4, "live servers are declared dead: {summary}");
     assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
     assert!(summary.disk_faults > SEEDS / 4 && summary.flips > 0, "disks fail, and lie: {summary}");
-    assert!(summary.racks_lost > 0, "whole racks go: {summary}");
+    assert!(summary.racks_lost > 0, "whole racks are lost: {summary}");
     eprintln!("{summary}");
 }
 
@@ -57,11 +57,14 @@ fn seeds_determine_histories() {
     }
 }
 
-/// The faults that these seeds found: two tasks of one server were confused; what had been
-/// recovered was said to begin later than it did; replicas of a lost server were waited for; a new
-/// head was never reported to the coordinator; sessions of recoveries were never closed, until
-/// there was no room for more; crashes divided a table into more tablets than it may have; versions
-/// of removed objects that were only in memory were taken for versions in a head.
+/// The faults that these seeds found:
+/// - The server confused two of its tasks.
+/// - A recovered part was said to begin later than it did.
+/// - Masters waited for replicas of a lost server.
+/// - A new head was never reported to the coordinator.
+/// - Sessions of recoveries were never closed, until there was no room for more.
+/// - Crashes divided a table into more tablets than it may have.
+/// - Versions of removed objects that were only in memory were taken for versions in a head.
 #[test]
 fn seeds_that_found_something() {
     for seed in KEPT {

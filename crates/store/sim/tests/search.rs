@@ -1,4 +1,4 @@
-//! Compares the search for an order with a plain one, on small random histories.
+//! Compares the search for an order with a plain search, on small random histories.
 
 use sprat_net::Nanos;
 use sprat_sim::check::linear::{self, Verdict};
@@ -10,13 +10,13 @@ use sprat_wire::op::Condition;
 /// Number of histories.
 const HISTORIES: u64 = 40_000;
 
-/// Nanoseconds of a step of time: an unanswered call settles within a few calls.
+/// Nanoseconds of a step of time, such that an unanswered call settles within a few calls.
 const TICK: u64 = 100_000_000;
 
-/// The largest number of calls in a history: the plain search tries all their orders.
+/// The largest number of calls in a history, of which the plain search tries all orders.
 const CALLS: u64 = 8;
 
-/// Whether there is an order, by trying each.
+/// Returns whether an order exists, by trying each.
 fn fits(calls: &[Operation], done: u32, state: State) -> bool {
     let open = |index: &usize| done >> index & 1 == 0;
     let rest = || (0..calls.len()).filter(open);
@@ -24,8 +24,8 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         return true;
     }
     let first = rest().map(|index| (calls[index].returned, calls[index].invoked)).min().unwrap();
-    // The latest invocation of those with a response before the first: a call that had settled by
-    // then took place before, or never.
+    // The latest invocation of the calls with a response before the first remaining one. A call
+    // that had settled by then took place before, or never.
     let before =
         calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
     let begun = before.max().unwrap_or(Nanos(0));
@@ -39,8 +39,8 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
     })
 }
 
-/// Whether a read saw the text that this call wrote: then the read shows when it took place, not
-/// the time by which it had to settle.
+/// Returns whether a read saw the text that this call wrote. If so, the read shows when the call
+/// took place, and the time by which it had to settle does not matter.
 fn was_read(calls: &[Operation], call: &Operation) -> bool {
     let Action::Write { value: text @ Value::Text { .. }, .. } = call.action else { return false };
     calls
@@ -57,7 +57,7 @@ fn condition(random: &mut Random) -> Condition {
     }
 }
 
-/// An object that keeps the store's promises; versions of new objects skip some.
+/// An object that keeps the store's guarantees. Versions of new objects skip some numbers.
 #[derive(Default)]
 struct Object {
     value: Option<Value>,
@@ -103,7 +103,7 @@ impl Object {
     }
 }
 
-/// A valid history of calls that overlap; some have no response, and some of these never take
+/// Makes a valid history of calls that overlap. Some have no response, and some of these never take
 /// place.
 fn history(random: &mut Random) -> Vec<Operation> {
     let count = random.between(2, CALLS);
@@ -120,8 +120,8 @@ fn history(random: &mut Random) -> Vec<Operation> {
             7 => Action::Remove { condition: condition(random) },
             _ => Action::Increment { delta: 1 + i64::try_from(random.below(2)).unwrap() },
         };
-        // A call takes place at its own moment, is invoked before it, and has its response after
-        // it.
+        // A call takes place at its own moment. Its invocation is before this moment, and its
+        // response after it.
         moment += if random.chance(1, 4) { 200 } else { 20 };
         let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
         let lost = random.chance(1, 4);
@@ -148,7 +148,7 @@ fn history(random: &mut Random) -> Vec<Operation> {
     calls
 }
 
-/// Changes one response, so that it may not fit any more.
+/// Changes one response, so that the history may no longer be valid.
 fn bend(random: &mut Random, calls: &mut [Operation]) {
     let index = usize::try_from(random.below(calls.len() as u64)).unwrap();
     let other = calls[usize::try_from(random.below(calls.len() as u64)).unwrap()].action;

@@ -2,10 +2,10 @@
 
 use sprat_sim::{run, run_seeds};
 
-/// Histories in every test run.
+/// Number of histories in every test run.
 const SEEDS: u64 = 1000;
 
-/// Seeds that once found a fault; when the simulator changes, they become other histories.
+/// Seeds that once found a fault. When the simulator changes, their histories change too.
 const SEALED_TOO_EARLY: u64 = 358;
 const EXECUTED_LATER: u64 = 144;
 
@@ -20,11 +20,11 @@ fn histories_are_linearizable() {
         failed.join("\n")
     );
     assert_eq!(summary.histories, SEEDS);
-    // A simulator that does nothing finds nothing.
+    // A simulator that does nothing would find nothing.
     assert!(summary.answered * 2 > summary.operations, "most calls end");
     assert!(summary.crashes > SEEDS && summary.replays > SEEDS && summary.cuts > 0, "{summary}");
     assert!(summary.cleaned > SEEDS && summary.retransmissions > SEEDS, "{summary}");
-    // The search gives up on an object now and then: 4 in 10,000 histories.
+    // The search occasionally gives up on an object: 4 in 10,000 histories.
     assert!(summary.undecided * 200 < SEEDS, "{} objects were not decided on", summary.undecided);
 }
 
@@ -45,14 +45,14 @@ fn seeds_differ() {
     assert_ne!(one.hash(), other.hash());
 }
 
-/// A start sealed the log behind bytes that only the kernel had, and the power failed before the
+/// A start sealed the log after bytes that only the kernel had, and the power failed before the
 /// sync.
 #[test]
 fn seals_vouch_only_for_bytes_on_the_medium() {
     run(SEALED_TOO_EARLY).unwrap();
 }
 
-/// A write was answered "table not served here", and a copy of it was executed when the table was
+/// A write was answered "table not served here", and a copy of it was executed once the table was
 /// served.
 #[test]
 fn rejected_writes_are_never_executed() {

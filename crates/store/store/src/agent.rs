@@ -1,4 +1,4 @@
-//! The session of a node with its coordinator: enlists, renews the lease, passes assignments to the
+//! A node's session with its coordinator. It enlists, renews the lease, passes assignments to the
 //! master, and reports the master's results. It has no clock, thread or network: the caller sends
 //! what [`CoordinatorSession::next_request`] returns, one request at a time, and passes the answer
 //! to [`CoordinatorSession::answered`].
@@ -17,8 +17,8 @@ use thiserror::Error;
 /// How long a single coordinator may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one of several coordinators may take, since another may have taken over. The request
-/// may then be sent twice. A coordinator leaves a request for assignments unanswered for
+/// How long one of several coordinators may take to answer, since another may have taken over. The
+/// request may then be sent twice. A coordinator may leave a request for assignments unanswered for
 /// [`RENEWAL`].
 const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
@@ -29,7 +29,7 @@ const COPY_PAUSE: Duration = Duration::from_millis(200);
 /// The identity that a server has in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Enlisted {
-    /// The server's id; zero before it has one.
+    /// The server's id; zero until the coordinator has given the server one.
     pub server: u32,
     /// The cluster's id; zero before it is known.
     pub cluster: u64,
@@ -88,15 +88,15 @@ pub struct CoordinatorSession {
     is_enlisted: bool,
     /// Version of the last assignment that was sent to the master.
     assigned_version: u64,
-    /// The highest catalog version that a coordinator has shown. A coordinator with a lower one was
-    /// deposed and does not know it yet: nothing that it says counts, least of all a lease.
+    /// The highest catalog version that a coordinator has shown. A coordinator that shows a lower
+    /// one was deposed and does not know it yet: nothing that it says counts, least of all a lease.
     seen: u64,
     /// Cluster and version as the last request reported them.
     reported: ClusterSeen,
-    /// Why the coordinator that answered belongs to another cluster.
+    /// Why the coordinator that answered last belongs to another cluster, if it does.
     wrong_cluster: Option<String>,
-    /// Version of the catalog copy that this server keeps, if it keeps one; then the next copy, and
-    /// from when to ask for one.
+    /// Version of the catalog copy that this server keeps, if it keeps one; then a new copy that
+    /// the caller has not taken yet, and the time before which no other is requested.
     copied: Option<u64>,
     copy: Option<CatalogCopy>,
     copy_from: Nanos,
@@ -109,8 +109,8 @@ pub struct CoordinatorSession {
     result: Option<crate::master::RecoveryResult>,
     /// The part of `result` that is in the request.
     brought_back: RecoveredPart,
-    /// The loads of the master's tablets. They are sent after an answer to the request that renews
-    /// the lease, since that one must not wait.
+    /// The loads of the master's tablets. They are sent only after an answer to the request that
+    /// renews the lease, since that request must not wait.
     loads: Option<(u64, Vec<Load>)>,
     may_report_loads: bool,
 }
@@ -157,8 +157,8 @@ impl CoordinatorSession {
         Self { rack: rack.to_owned(), ..self }
     }
 
-    /// Fetches copies of the catalog from now on. The server has one of version `copied`, or none
-    /// if that is zero; coordinators with older metadata are refused.
+    /// Makes the session fetch copies of the catalog. The server has a copy of version `copied`, or
+    /// none if that is zero. Coordinators with older metadata are refused.
     #[must_use]
     pub fn keeping_copies(self, copied: u64) -> Self {
         Self { seen: self.seen.max(copied), copied: Some(copied), ..self }
@@ -192,17 +192,18 @@ impl CoordinatorSession {
         self.is_enlisted
     }
 
-    /// Version of the last assignment that was sent to the master.
+    /// Returns the version of the last assignment that was sent to the master.
     #[must_use]
     pub fn assigned_version(&self) -> u64 {
         self.assigned_version
     }
 
-    /// Sets the address at which others reach the node, once it listens; if it differs, the server
-    /// enlists again.
+    /// Sets the address at which others reach the node, once it listens. If the address differs
+    /// from the one before, the server enlists again.
     ///
     /// # Panics
-    /// When the log is kept on other servers, which reach the node where it enlisted.
+    /// When the address differs and the log is kept on other servers, which reach the node where
+    /// it enlisted.
     pub fn set_locator(&mut self, locator: &str) {
         if self.locator != locator {
             assert!(self.copies == 0, "a server with copies stays where it enlisted");
@@ -215,7 +216,7 @@ impl CoordinatorSession {
     /// `coordinators` coordinators.
     #[must_use]
     pub fn patience(&self, coordinators: usize) -> Duration {
-        // Not so for enlisting: a server that enlists twice gets two ids.
+        // A request to enlist is not repeated early: a server that enlists twice gets two ids.
         if coordinators > 1 && self.last_request != LastRequest::Enlist {
             PATIENCE
         } else {
@@ -223,7 +224,7 @@ impl CoordinatorSession {
         }
     }
 
-    /// Returns whether the last answer came from a coordinator that leads no more, so that the
+    /// Returns whether the last answer came from a coordinator that no longer leads, so that the
     /// caller must turn to another one. Resets it.
     #[must_use]
     pub fn take_deposed(&mut self) -> bool {
@@ -340,15 +341,15 @@ impl CoordinatorSession {
                 self.copy = Some(CatalogCopy { bytes: answer.body.to_vec() });
                 Ok(false)
             }
-            // The operator may correct it while this server runs: the session asks again, and
-            // meanwhile the lease ends.
+            // The operator may correct the mistake while this server runs: the session asks again,
+            // and meanwhile the lease ends.
             (LastRequest::Assignments | LastRequest::Copy, Status::WrongCluster) => {
                 self.wrong_cluster = Some(String::from_utf8_lossy(answer.body).into_owned());
                 Ok(false)
             }
             (LastRequest::Void(segment), Status::Ok) => {
-                // The master acknowledges nothing until it has this. If its inbox is full, the
-                // session asks again, which changes nothing at the coordinator.
+                // The master acknowledges nothing until it has this command. If its inbox is full,
+                // the session asks again, which changes nothing at the coordinator.
                 let sent = outbox.send(Command::Voided(segment));
                 if sent {
                     self.voided = segment;
@@ -356,8 +357,8 @@ impl CoordinatorSession {
                 Ok(sent)
             }
             (LastRequest::Recovered, _) => {
-                // If it was refused, another server has the task by then; if not, the next
-                // assignment shows it.
+                // If the report was refused, another server has the task by now. If the answer was
+                // an error for another reason, the next assignment has the task again.
                 self.result = None;
                 Ok(false)
             }
@@ -390,8 +391,8 @@ impl CoordinatorSession {
             }
         };
         outbox.set_lease(lease);
-        // While tasks are under way, their results may have been lost: the master gets them again
-        // and repeats its report.
+        // While tasks are under way, their results may have been lost: the master gets the
+        // assignment again and repeats its report.
         let is_idle = assignment.orders.is_empty() && assignment.moves.is_empty();
         let unchanged = version == self.assigned_version && is_idle && outbox.applied() == version;
         if unchanged || assignment.next_server == 0 {

@@ -5,7 +5,7 @@ use sprat_rpc::{Outcome, Repeat, Reply};
 use sprat_wire::op::{Status, encode_answer};
 use zerocopy::IntoBytes;
 
-/// An answer that has only a header.
+/// Returns an answer that has only a header.
 #[inline]
 pub(crate) fn answer<B>(
     status: Status,
@@ -22,7 +22,7 @@ pub(crate) fn denied<B>() -> Outcome<B> {
     Outcome::Reply(answer(Status::Denied, false, 0, 0, Repeat::Reexecute))
 }
 
-/// An answer with an explanation, or without it when no buffer is left.
+/// Returns an answer with an explanation, or without it when no buffer is left.
 pub(crate) fn answer_text<B: From<u32>>(
     bodies: &mut ResponseBuffers,
     status: Status,

@@ -3,19 +3,19 @@
 use crate::shares::Shares;
 use sprat_wire::op::REPLICA_BYTES;
 
-/// Buffers in flight that sessions [share](Shares), beside one that each has to itself; a service
-/// that needs more asks the client to retry.
+/// Buffers in flight that sessions [share](Shares), in addition to one for each session. A service
+/// that needs more buffers asks the client to retry.
 pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// The largest number of explanations in flight at once, beside the records' bodies; further
-/// replies are sent without an explanation.
+/// The largest number of explanations in flight at once, which are not counted among those buffers;
+/// further replies are sent without an explanation.
 const MAX_TEXTS: usize = 4096;
 
-/// Capacity up to which a released buffer keeps its memory, bytes.
+/// Capacity, in bytes, up to which a released buffer keeps its memory.
 const KEEP_BYTES: usize = 128 << 10;
 
-/// How many longer ones are kept for [`ResponseBuffers::make_long`], and their largest size: a
-/// piece of a segment.
+/// The largest number of longer buffers kept for [`ResponseBuffers::make_long`], and their largest
+/// size in bytes: a piece of a segment.
 const SPARE_BUFFERS: usize = 8;
 const SPARE_BYTES: usize = REPLICA_BYTES + 1024;
 
@@ -24,7 +24,7 @@ const SPARE_BYTES: usize = REPLICA_BYTES + 1024;
 #[derive(Debug)]
 pub(crate) struct ResponseBuffers {
     buffers: Vec<Vec<u8>>,
-    /// The session that each is charged to; `None` for an explanation.
+    /// The session that each buffer is charged to; `None` for an explanation.
     owners: Vec<Option<u32>>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,

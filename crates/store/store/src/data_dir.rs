@@ -15,11 +15,12 @@
 //! ```
 //!
 //! An older copy of a file that an operator put back is intact, and a server that starts from it
-//! would serve what was true then. So the identity holds the age of each file: the incarnation in
-//! the header of the log and of the replicas, which grows whenever the file is opened, has grown or
-//! is closed. A file that is younger than the identity says is used, since the identity is written
-//! last; one that is older, empty or missing is refused. The catalog's age is the version of the
-//! tablet map in it, and the coordinator's metadata must not be older than that.
+//! would serve outdated data. So the identity holds the age of each file. The age of the log and of
+//! the replicas is the incarnation in the file's header, which grows whenever the file is opened,
+//! has grown or is closed. A file that is younger than the identity says is used, since the
+//! identity is written last. A file that is older, empty or missing is refused. The catalog's age
+//! is the version of the tablet map in it, and the coordinator's metadata must not be older than
+//! that.
 
 use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
@@ -42,16 +43,16 @@ pub const FORMAT: u32 = 2;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The [`FORMAT`] that it was written in.
+    /// The [`FORMAT`] in which the identity was written.
     pub format: u32,
-    /// The cluster whose objects it holds; 0 until the server has enlisted.
+    /// The cluster whose objects the directory holds; 0 until the server has enlisted.
     pub cluster: u64,
     /// The server's id in that cluster; 0 until it has enlisted.
     pub server: u32,
     /// Seed of the key hash: scan cursors stay valid as long as it stays the same.
     pub seed: u64,
-    /// Number of nodes whose objects lie in the directory and those within it; 1 in the directories
-    /// within.
+    /// Number of nodes whose objects are in this directory and its subdirectories; 1 in a
+    /// subdirectory.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub nodes: u32,
     /// The cluster whose coordinator's metadata lie here; 0 if there are none.
@@ -136,7 +137,7 @@ pub enum DataDirError {
     Newer {
         /// The identity file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format.
         found: u32,
     },
     /// The directory's data is kept in another way than the options say: as its own log, or as
@@ -145,7 +146,7 @@ pub enum DataDirError {
     Other {
         /// The directory.
         path: PathBuf,
-        /// Its contents, and how to start with them.
+        /// The directory's contents, and how to start with them.
         kind: &'static str,
     },
     /// The directory was created for another number of nodes.
@@ -171,7 +172,7 @@ pub enum DataDirError {
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
-        /// Its contents, which are lost.
+        /// The file's contents, which are lost.
         what: &'static str,
     },
     /// A file is an older copy of itself.
@@ -182,9 +183,9 @@ pub enum DataDirError {
     Older {
         /// The file.
         path: PathBuf,
-        /// The incarnation in its header.
+        /// The incarnation in the file's header.
         found: u64,
-        /// The lowest incarnation that it can have.
+        /// The lowest incarnation that the file can have.
         had: u64,
     },
     /// A file is damaged, or belongs to another cluster.
@@ -202,12 +203,12 @@ pub enum DataDirError {
 ///
 /// A server that starts calls [`open`](Self::open) or [`open_nodes`](Self::open_nodes), which
 /// refuse files that are missing or older than the identity says, then
-/// [`check_kind`](Self::check_kind). Once the coordinator has given it an id, it records that with
-/// [`set_identity`](Self::set_identity), and then opens the log or the replicas itself, by their
-/// paths. [`note_ages`](Self::note_ages) records the files' ages after they are opened and after
-/// they are closed; a crash in between leaves files that are younger than the identity says, which
-/// is allowed. Every write in the directory is durable on return, and overwrites blocks that the
-/// directory has already, so that it succeeds on a full disk.
+/// [`check_kind`](Self::check_kind). Once the coordinator has given the server an id, the server
+/// records the id with [`set_identity`](Self::set_identity), and then opens the log or the replicas
+/// itself, by their paths. [`note_ages`](Self::note_ages) records the files' ages after they are
+/// opened and after they are closed. A crash in between leaves files that are younger than the
+/// identity says, which is allowed. Every write in the directory is durable on return, and
+/// overwrites blocks that the directory has already, so that it succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -235,8 +236,8 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
-    /// or its identity is damaged, missing beside other files, or of a newer format. Nothing in an
-    /// existing directory has changed then.
+    /// or its identity is damaged, of a newer format, or missing although other files exist.
+    /// Nothing in an existing directory has changed then.
     pub fn open_unchecked(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let io = |what, path: &Path| {
             let path = path.to_owned();
@@ -314,12 +315,12 @@ impl DataDir {
     }
 
     /// Opens the directories of `nodes` nodes: this one, which is the first node's, and those
-    /// within it. All of them are created before any has a server id, so that a later missing one
-    /// is known to be lost.
+    /// within it. All of them are created before any has a server id, so that one that is missing
+    /// later is known to be lost.
     ///
     /// # Errors
     /// [`DataDirError`] as for [`open`](Self::open), and when the directory was created for another
-    /// number of nodes or that of a node is missing.
+    /// number of nodes, or a node's directory is missing.
     pub fn open_nodes(
         path: &Path,
         nodes: u32,
@@ -358,8 +359,8 @@ impl DataDir {
         self.identity
     }
 
-    /// Replaces the identity; durable on return. The first identity that names a cluster also
-    /// creates the log file, empty: from then on one without the other is a loss.
+    /// Replaces the identity; durable on return. An identity that names a cluster also creates the
+    /// log file, empty, if there is none: from then on, a missing log or identity is a loss.
     ///
     /// # Errors
     /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
@@ -391,10 +392,11 @@ impl DataDir {
         }
     }
 
-    /// Reads the copy of the catalog that this server keeps.
+    /// Reads the copy of the catalog that this server keeps; `None` if there is none.
     ///
     /// # Errors
-    /// [`DataDirError`]: the copy is damaged, or another cluster's.
+    /// [`DataDirError`] when the copy cannot be read, is damaged, or is of another cluster's
+    /// catalog.
     pub fn catalog(&self) -> Result<Option<Catalog<MetadataMemory>>, DataDirError> {
         let path = self.path.join(CATALOG);
         let bytes = match fs::read(&path) {
@@ -430,8 +432,9 @@ impl DataDir {
         self.replace(CATALOG, &copy.bytes)
     }
 
-    /// Replaces a file, whole or not at all; durable on return. The previous version stays beside
-    /// it, and the next one overwrites that one's blocks, so that it can be written on a full disk.
+    /// Replaces a file, whole or not at all; durable on return. The previous version stays next to
+    /// it, and the next replacement overwrites the blocks of that version, so that it succeeds on a
+    /// full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
         let _writes = lock(&self.lock);
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
@@ -472,7 +475,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Other`] when the directory has the other kind: a log of its own although
-    /// `copies` is not zero, or replicas of other servers' logs although it is.
+    /// `copies` is not zero, or replicas of other servers' logs although `copies` is zero.
     pub fn check_kind(&self, copies: u8) -> Result<(), DataDirError> {
         let (there, kind) = match copies {
             0 => (
@@ -508,7 +511,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Exchanges the names of two files, so that neither frees its blocks. Where one of them is
-/// missing, or the file system cannot do that, renames the new one.
+/// missing, or the file system cannot exchange names, renames the new file over the old one.
 fn exchange(new: &Path, file: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// A client that has proven its identity.
 struct AdmittedClient {
     certificate: Certificate,
-    /// The table that it used last, and its rights there.
+    /// The table that the client used last, and the client's rights to it.
     last: Option<(u32, Option<Rights>)>,
 }
 
@@ -33,7 +33,7 @@ impl AccessRules {
         self.clients[number] = (certificate.role == Role::Client).then(client);
     }
 
-    /// Sets the names of the tables that are here.
+    /// Sets the names of the tables that are on this server.
     pub(crate) fn set_table_names(&mut self, names: Vec<(u32, String)>) {
         self.names = names.into_iter().collect();
         self.clients.iter_mut().flatten().for_each(|client| client.last = None);

@@ -13,7 +13,7 @@
 //! - [`recovery`]: recovers the log of a crashed server.
 //! - [`agent`]: a node's session with its coordinator.
 //! - [`coordinator`]: names tables and decides which server serves them.
-//! - [`server`]: the threads of a real process around all this.
+//! - [`server`]: the threads that run all this in a real process.
 
 pub mod agent;
 mod answers;

@@ -16,7 +16,7 @@ pub trait ReplicaStore: Service<Body = u32> {
     /// Frees the replicas of masters that are not needed any more.
     fn free_unneeded(&mut self, needed: &NeededReplicas);
 
-    /// Returns its counters.
+    /// Returns the store's counters.
     fn report_figures(&self) -> Vec<Figure>;
 }
 
@@ -29,16 +29,16 @@ pub enum NodeBody {
     Replicas(u32),
 }
 
-/// A master and a replica store behind one port, as one [`Service`]: it dispatches backup requests,
-/// which only servers may make, to the store, and all others to the master. The node's calls to
-/// other servers are the master's.
+/// A master and a replica store behind one port, as one [`Service`]. It dispatches backup requests,
+/// which only servers may make, to the store, and all other requests to the master. Only the master
+/// calls other servers through the node.
 pub struct ClusterNode<D: Disk, R> {
     master: Master<D>,
     replicas: R,
 }
 
 impl<D: Disk, R: ReplicaStore> ClusterNode<D, R> {
-    /// Combines both.
+    /// Combines a master and a replica store.
     pub fn new(master: Master<D>, replicas: R) -> Self {
         Self { master, replicas }
     }
@@ -53,7 +53,7 @@ impl<D: Disk, R: ReplicaStore> ClusterNode<D, R> {
         &self.replicas
     }
 
-    /// Takes the service of a node that has ended apart.
+    /// Takes apart the service of a node that has ended.
     pub fn into_parts(self) -> (Master<D>, R) {
         (self.master, self.replicas)
     }
@@ -159,7 +159,7 @@ impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
         self.master.network_figures(network);
     }
 
-    /// Returns the replica store's disk: a master whose log is on other servers has none.
+    /// Returns the replica store's descriptor: a master whose log is on other servers has no disk.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.replicas.poll_fd()
     }

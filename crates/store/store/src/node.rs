@@ -35,7 +35,7 @@ pub trait Service: Handler {
     }
 
     /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives;
-    /// `None` or [`Nanos::NEVER`] if it has not.
+    /// `None` or [`Nanos::NEVER`] if there is no such time.
     fn next_deadline(&self) -> Option<Nanos>;
 
     /// Does a bounded piece of work that can wait until nothing else is to be done; returns whether
@@ -44,8 +44,8 @@ pub trait Service: Handler {
         false
     }
 
-    /// Returns whether to time requests, from the driver that received each to the driver that
-    /// sends its reply. Each time goes to [`request_timed`](Self::request_timed).
+    /// Returns whether to time requests, from the reception of each by the driver to the moment
+    /// when the driver sends its reply. Each time goes to [`request_timed`](Self::request_timed).
     fn is_timed(&self) -> bool {
         false
     }
@@ -56,8 +56,9 @@ pub trait Service: Handler {
         let _ = (arrived, departed);
     }
 
-    /// Reports the [`ticks`](sprat_net::ticks) between the starts of two loop iterations, which is
-    /// more than the work of one if the thread was held up. Called only while requests are timed.
+    /// Reports the [`ticks`](sprat_net::ticks) between the starts of two loop iterations. They are
+    /// more than the work of one iteration if the thread was held up. Called only while requests
+    /// are timed.
     fn loop_iteration(&mut self, ticks: u64) {
         let _ = ticks;
     }
@@ -73,7 +74,7 @@ pub trait Service: Handler {
         let _ = figures;
     }
 
-    /// A descriptor that becomes readable when [`poll`](Self::poll) has something to do.
+    /// Returns a descriptor that becomes readable when [`poll`](Self::poll) has something to do.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -131,11 +132,11 @@ impl<B: Copy, T: Transmit + ?Sized> Caller for EndpointCaller<'_, B, T> {
 
 /// A service on a driver.
 ///
-/// Whoever owns the node owns time: it calls [`turn`](Self::turn) again and again with a clock that
-/// never goes back, and between two calls waits no longer than
-/// [`next_deadline`](Self::next_deadline). To stop, call [`drain`](Self::drain), go on until
-/// [`is_idle`](Self::is_idle), then [`close_clients`](Self::close_clients) and
-/// [`into_service`](Self::into_service).
+/// The owner of a node also owns time: it calls [`turn`](Self::turn) again and again with a clock
+/// that never goes back, and between two calls waits no longer than
+/// [`next_deadline`](Self::next_deadline). To stop the node, the owner calls
+/// [`drain`](Self::drain), continues with `turn` until [`is_idle`](Self::is_idle), then calls
+/// [`close_clients`](Self::close_clients) and [`into_service`](Self::into_service).
 pub struct Node<D, S: Handler> {
     driver: D,
     endpoint: Endpoint<S::Body>,
@@ -143,13 +144,13 @@ pub struct Node<D, S: Handler> {
 }
 
 impl<D: Driver, S: Service> Node<D, S> {
-    /// Creates a node. `seed` generates session tokens, so it must be hard to guess where strangers
-    /// can reach the node.
+    /// Creates a node. `seed` generates session tokens: it must be hard to guess if strangers can
+    /// reach the node.
     pub fn new(driver: D, service: S, config: &Config, seed: u64) -> Self {
         Self { driver, endpoint: Endpoint::new(config, seed), service }
     }
 
-    /// Lets the node speak only to members of its cluster.
+    /// Lets the node communicate only with members of its cluster.
     #[must_use]
     pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
         Self { endpoint: self.endpoint.secured(config, credentials), ..self }
@@ -185,7 +186,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         if answered {
             service.request_timed(arrived, departed);
         }
-        // The first part of a long reply leaves only below.
+        // The first part of a long reply leaves only at the end of this function.
         let waits = timed && frames > 0 && !answered;
         let mut worked = service.poll(now) || frames > 0;
         if service.wants_network_figures() {
@@ -208,7 +209,8 @@ impl<D: Driver, S: Service> Node<D, S> {
         Ok(worked)
     }
 
-    /// Returns the time at which the node has something to do although nothing arrives.
+    /// Returns the time at which the node has something to do although nothing arrives;
+    /// [`Nanos::NEVER`] if there is no such time.
     pub fn next_deadline(&self) -> Nanos {
         let service = self.service.next_deadline().unwrap_or(Nanos::NEVER);
         service.min(self.endpoint.next_deadline().unwrap_or(Nanos::NEVER))
@@ -234,7 +236,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         &self.endpoint
     }
 
-    /// Takes no new requests from here on; those under way are still answered.
+    /// Makes the node refuse new requests; those under way are still answered.
     pub fn drain(&mut self) {
         self.endpoint.drain();
     }

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a log cannot be opened. Nothing on the disk was changed.
+/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`].
 #[derive(Debug, Error)]
 pub enum RestartError {
     /// The log's configuration is invalid.
@@ -53,7 +53,8 @@ pub struct LogTables {
 }
 
 impl LogTables {
-    /// These tables are served, and nothing is known of others, whose objects count as dropped.
+    /// Returns these tables as served. Nothing is known of other tables: their objects count as
+    /// dropped.
     #[must_use]
     pub fn served(ids: &[u32]) -> Self {
         Self { served: ids.to_vec(), ..Self::default() }
@@ -86,11 +87,11 @@ pub struct OpenedLog<D: Disk> {
 }
 
 /// Opens the log on `disk`. Leaves out the objects of tables that are not served, which were
-/// dropped, and counts them in the report. If such a table cannot have been dropped, the log is not
-/// opened.
+/// dropped; the report counts these objects. If such a table cannot have been dropped, the log is
+/// not opened.
 ///
-/// [`Options::threads`] threads read, check and hash, while the calling one puts what they find in
-/// its place.
+/// [`Options::threads`] threads read, check and hash the segments, while the calling thread
+/// restores their entries.
 ///
 /// # Errors
 /// [`RestartError`] when the configuration is invalid, the disk cannot be read or is damaged, the
@@ -131,7 +132,8 @@ pub fn open<D: Disk>(
             Ok(()) => {
                 segments += 1;
                 let unclaimed = tables.unclaimed(begun.left_out());
-                // Not until after the last segment are all of them counted; nothing is changed yet.
+                // All objects left out are counted only after the last segment; nothing is changed
+                // yet.
                 if segments < listed || unclaimed.is_empty() {
                     return ControlFlow::Continue(());
                 }

@@ -1,10 +1,10 @@
 //! Shares of a resource that all sessions use.
 
-/// Units of a resource that sessions take and give back: each session may always have one, and they
-/// share a number beyond.
+/// Units of a resource that sessions take and give back: each session may always have one, and
+/// beyond that all sessions share a number of units.
 ///
-/// Of the shared units a session may take one more as long as it holds fewer than are free: a
-/// single session gets half of them, and the more sessions want all that they can get, the less
+/// A session may take one more of the shared units as long as it holds fewer units than are free. A
+/// single session gets half of them, and the more sessions take all that they can get, the less
 /// each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So no session locks
 /// others out, however much it takes and however long it holds it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Shares {
         Self { places, common: 0, taken: 0, held: Vec::new(), refused: 0 }
     }
 
-    /// Returns whether a session may take one more; counts a refusal.
+    /// Returns whether a session may take one more unit; counts a refusal.
     #[inline]
     pub(crate) fn admits(&mut self, session: u32) -> bool {
         let held = self.held.get(session as usize).copied().unwrap_or(0);
@@ -34,7 +34,7 @@ impl Shares {
         admits
     }
 
-    /// Gives a session one more, which it must be [admitted](Self::admits) to.
+    /// Gives a session one more unit, to which it must be [admitted](Self::admits).
     #[inline]
     pub(crate) fn take(&mut self, session: u32) {
         let at = session as usize;
@@ -46,7 +46,7 @@ impl Shares {
         self.taken += 1;
     }
 
-    /// Takes one back from a session.
+    /// Takes one unit back from a session.
     #[inline]
     pub(crate) fn give(&mut self, session: u32) {
         let held = &mut self.held[session as usize];
@@ -55,7 +55,7 @@ impl Shares {
         self.taken -= 1;
     }
 
-    /// Returns the number of shares that are taken.
+    /// Returns the number of units that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
@@ -65,7 +65,8 @@ impl Shares {
         self.refused
     }
 
-    /// Returns whether so few are free that sessions may be held to their shares.
+    /// Returns whether fewer shared units are free than a session has slots, so that a session may
+    /// be refused.
     pub(crate) fn are_scarce(&self) -> bool {
         self.places - self.common < sprat_rpc::MAX_SLOTS
     }
@@ -77,8 +78,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However many sessions take all that they are given, in whatever order, a session that
-        /// has none gets one.
+        /// However many sessions take all units that they are given, and in whatever order, a
+        /// session that has no unit gets one.
         #[test]
         fn a_newcomer_finds_a_place(
             places in 8usize..200, greedy in 1u32..300, order: u64, in_turn: bool,
@@ -94,9 +95,9 @@ mod tests {
                 }
             }
             prop_assert!(shares.common <= places && shares.taken() <= places + greedy as usize);
-            prop_assert!(shares.admits(greedy), "one that has none");
+            prop_assert!(shares.admits(greedy), "a session without a unit always gets one");
             if greedy == 1 {
-                prop_assert!(shares.held[0] as usize > places / 2, "one alone gets half");
+                prop_assert!(shares.held[0] as usize > places / 2, "one session alone gets half");
             }
             for session in 0..greedy {
                 while shares.held.get(session as usize).is_some_and(|held| *held > 0) {

@@ -9,10 +9,11 @@ use sprat_wire::tablet::{Range, Tablet};
 const CAPACITY: u64 = 1000 << 20;
 const MOST_MOVES: usize = 1000;
 
-/// A server with these tablets: the megabytes and requests a second of each.
+/// Returns a server with these tablets. Each tablet has so many megabytes, and gets so many
+/// requests a second.
 fn server_load(id: u32, tablets: &[(u64, u64)]) -> ServerLoad {
     let tablets = tablets.iter().enumerate().map(|(at, &(megabytes, requests))| {
-        // Each tablet is of a table of its own, and is not all of it.
+        // Each tablet is part of a table of its own.
         let table = id * 1000 + u32::try_from(at).unwrap();
         TabletLoad {
             tablet: Tablet { table, range: Range { first: 0, last: u64::MAX - 1 } },
@@ -69,7 +70,7 @@ fn step(servers: &mut [ServerLoad]) -> Option<Objective> {
 
 fn settle(servers: &mut [ServerLoad]) -> Vec<Objective> {
     let moves: Vec<_> = std::iter::from_fn(|| step(servers)).take(MOST_MOVES).collect();
-    assert!(moves.len() < MOST_MOVES, "it never ends: {:?}", &moves[MOST_MOVES - 9..]);
+    assert!(moves.len() < MOST_MOVES, "the moves never end: {:?}", &moves[MOST_MOVES - 9..]);
     moves
 }
 
@@ -97,7 +98,7 @@ fn a_hot_tablet_is_divided() {
     assert!(spread(&servers, ServerLoad::requests) <= UNEVEN_REQUESTS + 90_000 / 4, "{servers:?}");
 }
 
-/// However often the tablet were divided, the hot key would be in one part.
+/// However small the parts, the hot key would be in one of them.
 #[test]
 fn a_tablet_with_one_hot_key_is_not_divided() {
     for second_half in [0, 90_000] {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
-/// Metadata that outlive the catalog, and fail on demand.
+/// Metadata that are kept when the catalog is dropped. A test can make their changes fail.
 #[derive(Clone, Default)]
 struct Shared {
     memory: Rc<RefCell<MetadataMemory>>,
@@ -144,19 +144,23 @@ fn a_table_is_spread_over_servers_with_replicated_logs() {
     assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
     assert!(
         matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))),
-        "its log is its own"
+        "its log has no replicas"
     );
     let all = [alone, enlist(&mut catalog, 2), enlist(&mut catalog, 2), enlist(&mut catalog, 2)];
     let servers =
         |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
     assert_eq!(servers(catalog.create("c", 0, &all).unwrap()), [2, 3, 4]);
     assert_eq!(servers(catalog.create("d", 5, &all).unwrap()), [2, 3, 4, 2, 3]);
-    assert_eq!(servers(catalog.create("e", 1, &all).unwrap()), [4], "it has the fewest");
+    assert_eq!(
+        servers(catalog.create("e", 1, &all).unwrap()),
+        [4],
+        "server 4 has the fewest tablets"
+    );
     assert_eq!(catalog.create("f", 5000, &all).unwrap().tablets.len(), MAX_TABLETS);
 }
 
 proptest! {
-    /// Checks samples of positions: each belongs to the server that took it last from its owner.
+    /// Checks samples of positions: each position belongs to the server that took it over last.
     #[test]
     fn take_over_moves_ranges_to_the_new_owner(
         count in 1_usize..9,
@@ -169,7 +173,7 @@ proptest! {
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
         let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, (HERE, ""), 1).unwrap()).collect();
         let table = catalog.create("t", count, &servers).unwrap();
-        // A table for each server, so that none loses all its tablets and is removed.
+        // Each server has a table of its own, so no server loses all its tablets and is removed.
         for &server in &servers {
             catalog.create(&format!("of {server}"), 1, &[server]).unwrap();
         }
@@ -199,7 +203,7 @@ proptest! {
                 let mut has = all.iter().filter(|owned| {
                     owned.tablet.table == table.id && owned.tablet.range.contains(at)
                 });
-                let owned = has.next().expect("somebody has it");
+                let owned = has.next().expect("a server has it");
                 assert!(has.next().is_none(), "two have it");
                 (owned.server, owned.since)
             };
@@ -209,7 +213,7 @@ proptest! {
     }
 }
 
-/// The row of counters in the format from before rows had checksums.
+/// Returns the row of counters in an older format, in which rows had no checksums.
 fn old_counters() -> (String, Option<Vec<u8>>) {
     let mut row = Vec::new();
     for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)]
@@ -219,7 +223,7 @@ fn old_counters() -> (String, Option<Vec<u8>>) {
     ("counters".into(), Some(row))
 }
 
-/// Reads a table's row from before there were tablets, with and without `since`.
+/// Reads a table's row that was written before tables had tablets, with and without `since`.
 #[test]
 fn rows_from_before_there_were_tablets_are_read() {
     let row = |since: Option<u64>| {
@@ -279,7 +283,7 @@ fn rows_of_a_newer_program_are_refused() {
     assert!(error.contains("tablet/1"), "{error}");
 }
 
-/// The rows of a catalog with two tables, and the tables.
+/// Returns the rows of a catalog with two tables, and the tables.
 fn some_rows() -> (MetadataMemory, Vec<TableRecord>) {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
@@ -395,7 +399,7 @@ fn a_catalog_is_rebuilt_from_a_copy() {
     assert!(copy.rebuild(rows).is_err(), "metadata that have rows are left alone");
 }
 
-/// A catalog of three servers, and a table with four tablets, on servers 1, 2, 3 and 1.
+/// Returns a catalog of three servers, and a table with four tablets, on servers 1, 2, 3 and 1.
 fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
     let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
     for _ in 0..3 {
@@ -417,11 +421,17 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     let [first, second, ..] = Range::ALL.parts(4)[..] else { unreachable!() };
     let tablet = Tablet { table, range: first };
     let id = catalog.begin_move(tablet, 2).unwrap();
-    assert_eq!(catalog.begin_move(tablet, 2), Ok(id), "asked for again");
-    assert!(catalog.begin_move(tablet, 3).is_err(), "one at a time");
-    assert!(catalog.begin_move(Tablet { table, range: second }, 2).is_err(), "it has that");
+    assert_eq!(catalog.begin_move(tablet, 2), Ok(id), "the same move again");
+    assert!(catalog.begin_move(tablet, 3).is_err(), "a tablet has one move at a time");
+    assert!(
+        catalog.begin_move(Tablet { table, range: second }, 2).is_err(),
+        "server 2 has this tablet"
+    );
     let two = Range { first: first.first, last: second.last };
-    assert!(catalog.begin_move(Tablet { table, range: two }, 3).is_err(), "of two servers");
+    assert!(
+        catalog.begin_move(Tablet { table, range: two }, 3).is_err(),
+        "this range is on two servers"
+    );
     assert_eq!(servers(&catalog), [1, 2, 3, 1]);
     // The next leader continues the move.
     drop(catalog);
@@ -435,7 +445,7 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     catalog.hand_over(id, 5).unwrap();
     assert_eq!(servers(&catalog), [2, 2, 3, 1]);
     assert!(catalog.tablets_of(2).contains(&OwnedTablet { tablet, server: 2, since: 5 }));
-    // A part of a tablet becomes one.
+    // A part of a tablet becomes a tablet of its own.
     let middle = Range { first: second.first + 10, last: second.last - 10 };
     let part = catalog.begin_move(Tablet { table, range: middle }, 3).unwrap();
     assert_ne!(part, id);
@@ -445,7 +455,7 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     assert_eq!(catalog.moves().count(), 0);
 }
 
-/// A recovery must not meet a move of a tablet that it recovers.
+/// A tablet that is being recovered must not be moved.
 #[test]
 fn a_move_ends_with_either_server_or_its_table() {
     for ended_by in ["the giver", "the taker", "a new life", "the table", "itself"] {
@@ -464,7 +474,7 @@ fn a_move_ends_with_either_server_or_its_table() {
     }
 }
 
-/// Carries out moves until there is none left; returns their number.
+/// Carries out moves until none is left; returns their number.
 fn settle(catalog: &mut Catalog<Shared>, alive: &[u32]) -> usize {
     for moves in 0..100 {
         let loads = LoadReports::default();
@@ -488,28 +498,29 @@ fn a_drained_server_is_emptied_and_gets_no_tablets() {
     let tablets = catalog.create("another", 4, &[1, 2, 3]).unwrap().tablets;
     assert!(tablets.iter().all(|tablet| tablet.server != 1), "{tablets:?}");
     let mut catalog = Catalog::open(shared, 8).unwrap();
-    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "it is known that it is drained");
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "the catalog still has server 1 drained");
     catalog.drain(1, false).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
     assert_eq!(catalog.tablets_of(1).len(), 2);
-    for (server, why) in [(9, "there is none"), (0, "nor this one")] {
+    for (server, why) in [(9, "no server has the id 9"), (0, "no server has the id 0")] {
         assert!(catalog.drain(server, true).is_err(), "{why}");
     }
     let own_log = catalog.enlist(0, (HERE, ""), 0).unwrap();
     assert!(catalog.drain(own_log, true).is_err(), "its tables cannot be elsewhere");
     assert_eq!(catalog.drain(2, true), Ok(()));
-    assert_eq!(catalog.next_drained(&[2]), None, "nobody to give it to");
+    assert_eq!(catalog.next_drained(&[2]), None, "no server can take the tablet");
 }
 
 #[test]
 fn a_new_server_gets_tablets() {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
-    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "as even as can be");
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "the tablets are spread evenly");
     let fourth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
     assert_eq!(catalog.tablets_of(fourth).len(), 1);
-    // If no server has two tablets, one is divided, unless its table was created with one tablet.
+    // If no server has two tablets, the catalog divides a tablet, but not that of a table that was
+    // created with one tablet.
     let fifth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth, fifth]), 1);
     assert_eq!(catalog.tablet_count(), 5);

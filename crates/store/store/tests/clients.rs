@@ -130,7 +130,7 @@ fn a_client_outlives_its_server() {
         let mut patient = Client::connect(&patient).unwrap();
         assert!(
             matches!(patient.table("lasting"), Err(Error::Timeout { .. })),
-            "somebody may come"
+            "a server may start there"
         );
 
         let restart = std::thread::spawn(move || {

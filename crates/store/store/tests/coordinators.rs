@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// How changes of the metadata end.
+/// Whether changes of the metadata succeed.
 #[derive(Clone, Copy, Default)]
 enum Availability {
     #[default]
@@ -106,7 +106,7 @@ impl World {
         Self { now: Nanos(0), hub, rows, nodes, mailboxes, valid, core, targets, paused }
     }
 
-    /// A world with one coordinator, which has no others beside it.
+    /// Makes a world with one coordinator, the only one of its cluster.
     fn alone() -> Self {
         let mut world = Self::new(1);
         let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
@@ -204,7 +204,10 @@ impl World {
         while self.is_alive(index, server) {
             self.valid[index].set(self.now + LEADER_LEASE);
             self.step();
-            assert!(self.now.since(begun) < FIRST_POLL_TIMEOUT * 2, "it is never buried");
+            assert!(
+                self.now.since(begun) < FIRST_POLL_TIMEOUT * 2,
+                "the server is never declared dead"
+            );
         }
         self.now.since(begun)
     }
@@ -244,11 +247,12 @@ fn an_expired_leader_grants_no_leases() {
     let server = world.enlist(0);
     let (status, version, lease) = world.poll(0, server, 0);
     assert_eq!((status, lease), (Status::Ok, true));
-    // A poll that waits when the leader's lease ends gets `NotLeading`.
+    // A poll that is still waiting when the leader's lease ends gets `NotLeading`.
     world.valid[0].set(world.now + RENEWAL / 2);
     assert_eq!(world.poll(0, server, version).0, Status::NotLeading);
     assert_eq!(world.ask(0, &Request::WhoLeads, LEADER_LEASE).unwrap().0, Status::NotLeading);
-    // When it may lead again, it does not declare servers dead whose leases it could not renew.
+    // The leader could not renew the servers' leases meanwhile. When it leads again, it must not
+    // declare these servers dead.
     world.run(LEASE * 3);
     world.valid[0].set(world.now + LEADER_LEASE);
     world.run(STEP * 10);
@@ -258,8 +262,9 @@ fn an_expired_leader_grants_no_leases() {
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
 }
 
-/// Once, a coordinator with an older copy declared the servers dead that it refused. That change
-/// raised its version to theirs, and the older copy was taken for the current one.
+/// A regression test. A coordinator with an older copy of the metadata refused its servers and then
+/// declared them dead. That change raised the copy's version to the servers' version, so the older
+/// copy was taken for the current one.
 #[test]
 fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let mut world = World::alone();
@@ -271,7 +276,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let poll = Request::Assignments { server, known: version, seen: &seen };
     assert_eq!(world.ask(0, &poll, LEADER_LEASE).unwrap().0, Status::WrongCluster);
     world.run(FIRST_POLL_TIMEOUT * 2);
-    assert!(world.is_alive(0, server), "it is refused, not dead");
+    assert!(world.is_alive(0, server), "the server is refused, not dead");
     let locator = "fast+udp:host=10.0.0.3,port=9";
     for (request, status) in [
         (
@@ -286,7 +291,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),
-        // A refusal would stop a running server.
+        // If this request were refused, a running server would stop.
         (Request::Void { server, segment: 1 }, Status::NotLeading),
     ] {
         let (found, _, words) = world.ask(0, &request, LEADER_LEASE).unwrap();
@@ -321,8 +326,8 @@ fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    // The node reads its clock, is suspended, and then handles a poll that has arrived meanwhile,
-    // long after.
+    // The node reads its clock and is suspended. Long after, it handles a poll that arrived while
+    // it was suspended.
     let stale = world.now;
     world.paused[0] = true;
     let poll = Request::Assignments { server, known: 0, seen: &ClusterSeen::default() };
@@ -341,9 +346,9 @@ fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     world.valid[0].set(stale + STEP);
     // Enough iterations of the node's loop for all frames of the handshake.
     (0..20).for_each(|_| connect(&mut world, stale, &mut granted));
-    assert!(!granted, "a lease from a time that may be long gone");
+    assert!(!granted, "the lease would count from a time that may be long past");
     (0..20).for_each(|_| connect(&mut world, stale + LEADER_LEASE, &mut granted));
-    assert!(!granted, "it may not lead any more");
+    assert!(!granted, "the node may not lead any more");
 }
 
 #[test]
@@ -354,8 +359,8 @@ fn a_new_leader_waits_for_leases_of_its_predecessor() {
     let (_, version, _) = world.poll(0, server, 0);
     let taken = world.now;
     world.appoint(1);
-    // The server polls the new leader, but loses the reply, and gets its lease from the old leader,
-    // whose own is still valid.
+    // The server polls the new leader, but loses the reply. Then it gets a lease from the old
+    // leader, whose own lease is still valid.
     assert!(world.poll(1, server, version).2);
     assert!(world.valid[0].is_valid(world.now) && world.poll(0, server, version).2);
     let took = world.time_to_death(1, server);
@@ -375,7 +380,8 @@ fn a_server_that_knows_the_new_leader_is_declared_dead_as_usual() {
     world.appoint(1);
     let (_, new, lease) = world.poll(1, server, version);
     assert!(lease && new > version);
-    // It has applied the new leader's version: it accepts nothing from the old leader any more.
+    // The server has applied the new leader's version, so it accepts nothing more from the old
+    // leader.
     assert!(world.poll(1, server, new).2);
     let took = world.time_to_death(1, server);
     assert!(took >= LEASE && took < LEASE * 2, "{took:?}");
@@ -405,8 +411,8 @@ fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     world.rows.shared.borrow_mut().2 = Availability::Unavailable;
     let answer =
         world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
-    assert_eq!(answer, None, "it is asked again until the client has no more patience");
-    assert!(world.poll(0, server, version).2, "and leases go on");
+    assert_eq!(answer, None, "the client repeats the request until its time is over");
+    assert!(world.poll(0, server, version).2, "servers still get leases");
     world.rows.shared.borrow_mut().2 = Availability::Unknown;
     assert_eq!(
         world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
@@ -415,7 +421,7 @@ fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     assert_eq!(world.mailboxes[0].take_resigned(), Some(1));
     world.rows.shared.borrow_mut().2 = Availability::Open;
     world.appoint(0);
-    assert!(world.poll(0, server, version).2, "it leads again, in another term");
+    assert!(world.poll(0, server, version).2, "the coordinator leads again, in another term");
 }
 
 fn assignment(version: u64) -> Vec<u8> {
@@ -440,7 +446,8 @@ fn a_server_accepts_nothing_from_an_earlier_leader() {
     let enlisted = [encode_answer(Status::Ok, false, 0, 3).as_bytes(), &body].concat();
     assert_eq!(tell(&mut agent, 0, &enlisted), (Ok(false), false));
     let unknown = |version| encode_answer(Status::NotFound, false, 0, version).as_bytes().to_vec();
-    // An earlier leader does not know the server yet: that does not mean that it was declared dead.
+    // An earlier leader may not know the server yet. Its `NotFound` does not mean that the server
+    // was declared dead.
     assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
     assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
     assert_eq!(agent.assigned_version(), 9);

@@ -21,9 +21,9 @@ struct Candidate {
     election: Election,
     down: bool,
     paused: bool,
-    /// It cannot reach the register.
+    /// Whether the candidate cannot reach the register.
     blind: bool,
-    /// It cannot reach the others.
+    /// Whether the candidate cannot reach the other coordinators.
     deaf: bool,
 }
 
@@ -49,7 +49,7 @@ impl World {
         self.now < self.all[index].election.valid_until()
     }
 
-    /// The coordinators that may act as leaders now.
+    /// Returns the coordinators that may act as leaders now.
     fn leaders(&self) -> Vec<usize> {
         (0..self.all.len()).filter(|&index| !self.all[index].down && self.valid(index)).collect()
     }
@@ -91,7 +91,7 @@ impl World {
                     heard.then(|| PingReply { leads: term.is_some(), term: term.unwrap_or(0) });
                 self.all[index].election.pinged(now, reply);
             }
-            ElectionAction::WaitUntil(until) => assert!(until > now, "a rest that is none"),
+            ElectionAction::WaitUntil(until) => assert!(until > now, "a wait that is over"),
         }
     }
 
@@ -121,9 +121,13 @@ fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
     world.run(Duration::from_secs(1));
     world.all[0].down = true;
     world.run(SILENCE + PING + 3 * STEP);
-    assert_eq!((world.leaders(), world.register.revision), (vec![1], 2), "one of them, and once");
+    assert_eq!(
+        (world.leaders(), world.register.revision),
+        (vec![1], 2),
+        "one server leads, after one claim"
+    );
     assert!(SILENCE + PING + 3 * STEP < LEASE / 3);
-    // The old leader restarts, and follows.
+    // The old leader restarts as a follower.
     world.all[0].down = false;
     world.all[0].election = Election::new(9, "tcp:host=10.0.0.0,port=1".into());
     world.run(Duration::from_secs(20));
@@ -137,7 +141,7 @@ fn a_suspended_leader_learns_that_it_was_deposed() {
     world.all[0].paused = true;
     world.run(Duration::from_millis(300));
     assert_eq!(world.register.revision, 2);
-    // For a while both may act as leaders: TAKEOVER_GRACE covers that time.
+    // For some time both coordinators may act as leaders. `TAKEOVER_GRACE` covers that time.
     assert!(world.valid(0) && world.valid(1));
     world.all[0].paused = false;
     world.run(HEARTBEAT + STEP);
@@ -165,8 +169,8 @@ fn takeover_grace_outlasts_the_leases_of_the_deposed_leader() {
         last > LEADER_LEASE - HEARTBEAT - Duration::from_millis(200),
         "it was valid for long: {last:?}"
     );
-    // The last lease that it can grant ends before the new leader declares any server dead, even if
-    // their clocks run apart.
+    // The last lease that the old leader can grant ends before the new leader declares any server
+    // dead, even if the clocks of the two leaders differ in speed.
     assert!(last + LEASE + (last + LEASE) / DRIFT < TAKEOVER_GRACE);
 }
 
@@ -178,7 +182,7 @@ fn a_leader_without_the_register_leads_until_its_lease_ends() {
     world.run(LEADER_LEASE - HEARTBEAT - Duration::from_millis(200));
     assert_eq!(world.leaders(), [0], "a short silence of etcd's is not noticed");
     world.run(Duration::from_secs(5));
-    assert!(world.leaders().is_empty(), "nobody can know");
+    assert!(world.leaders().is_empty(), "none can know that it leads");
     world.all.iter_mut().for_each(|one| one.blind = false);
     world.run(Duration::from_secs(1));
     assert_eq!(world.leaders().len(), 1);
@@ -190,7 +194,7 @@ fn a_leader_that_alone_lost_the_register_is_replaced() {
     world.run(Duration::from_secs(1));
     world.all[0].blind = true;
     world.run(LEADER_LEASE + SILENCE + Duration::from_millis(100));
-    assert_eq!(world.leaders(), [1], "it says itself that it does not lead any more");
+    assert_eq!(world.leaders(), [1], "the old leader no longer claims to lead");
 }
 
 #[test]
@@ -257,14 +261,15 @@ fn a_claim_with_unknown_outcome_is_repeated() {
     );
     now = now + Duration::from_secs(1);
     assert_eq!(election.next(now), ElectionAction::Read);
-    // The claim had been executed. A new term fences changes that were under way in this one.
+    // The claim whose outcome was unknown had been executed. The coordinator claims another term,
+    // to fence the changes that were under way in this one.
     let leader = LeaderRecord { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
     election.read(now, now, Some(Some(leader)));
     assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Claim { over: 4 }));
     election.claimed(now, now, Some(Some(6)));
     assert_eq!(election.term(), Some(6));
     election.resigned(now, 5);
-    assert_eq!(election.term(), Some(6), "that was another term");
+    assert_eq!(election.term(), Some(6), "another term was resigned");
     election.resigned(now, 6);
     assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Read));
 }

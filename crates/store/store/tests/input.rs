@@ -23,7 +23,8 @@ fn start_waits_for_a_log_locked_by_the_kernel() {
     before.put(table, b"k", b"v").unwrap();
     server.stop().unwrap();
 
-    // As after a kill during writes: the file is locked, the directory is not.
+    // The state after a process was killed while it was writing: the log is still locked, but the
+    // directory is not.
     let held = FileDisk::open(&dir.path().join("log.sprat"), Access::Cached).unwrap();
     let released = AtomicBool::new(false);
     let server = thread::scope(|scope| {
@@ -33,7 +34,10 @@ fn start_waits_for_a_log_locked_by_the_kernel() {
             drop(held);
         });
         let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
-        assert!(released.load(Ordering::Acquire), "it was opened while another could still write");
+        assert!(
+            released.load(Ordering::Acquire),
+            "the log was opened while another process could still write to it"
+        );
         server
     });
     let mut after = client(&server);

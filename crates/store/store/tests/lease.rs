@@ -15,7 +15,7 @@ use world::{NODE, World, address};
 const LEASE: Duration = Duration::from_millis(400);
 const TABLE: u32 = 1;
 
-/// A master with a table, and the outbox that sets its lease.
+/// Returns a master with a table, and the outbox that sets the master's lease.
 fn world() -> (World<Master<MemDisk>>, Outbox) {
     let hub = Hub::new(HubOptions::default());
     let config = Config::default();
@@ -27,8 +27,8 @@ fn world() -> (World<Master<MemDisk>>, Outbox) {
     (World::of(hub, node, Endpoint::new(&config, 2)), outbox)
 }
 
-/// Whether a call is answered before `until`, rather than retried later. Panics if the answer is an
-/// error.
+/// Returns whether a call is answered before `until`, and not retried later. Panics if the answer
+/// is an error.
 fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: CallId) -> bool {
     while world.now < until {
         world.step();
@@ -54,7 +54,10 @@ fn lease_expiry_stops_answers() {
         let (mut world, outbox) = world();
         outbox.set_lease(Nanos(0) + LEASE);
         let first = world.call(&write);
-        assert!(is_answered_until(&mut world, Nanos(0) + LEASE / 2, first), "it has a lease");
+        assert!(
+            is_answered_until(&mut world, Nanos(0) + LEASE / 2, first),
+            "the master has a lease"
+        );
         let in_time = world.call(&request);
         assert!(
             is_answered_until(&mut world, Nanos(0) + LEASE / 2 + LEASE / 4, in_time),
@@ -62,10 +65,13 @@ fn lease_expiry_stops_answers() {
         );
         world.now = Nanos(0) + LEASE;
         let late = world.call(&request);
-        assert!(!is_answered_until(&mut world, Nanos(0) + LEASE * 3, late), "its lease is over");
+        assert!(
+            !is_answered_until(&mut world, Nanos(0) + LEASE * 3, late),
+            "the master's lease is over"
+        );
         outbox.set_lease(world.now + LEASE);
         let again = world.call(&request);
         let until = world.now + LEASE / 2;
-        assert!(is_answered_until(&mut world, until, again), "it has another");
+        assert!(is_answered_until(&mut world, until, again), "the master has another lease");
     }
 }

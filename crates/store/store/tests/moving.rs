@@ -126,7 +126,7 @@ impl World {
         endpoint.flush(driver.tx());
     }
 
-    /// Sends a request to a server, and waits as long as it takes; calls `meanwhile` after each
+    /// Sends a request to a server, and waits for the reply; calls `meanwhile` after each
     /// iteration.
     fn ask(
         &mut self,
@@ -181,10 +181,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The client's state: what it has written, and what it was answered.
+/// The client's state: what it has written, and the replies that it got.
 struct Client {
     world: World,
-    /// Keys and their values.
+    /// The value of each key, as the client has written it.
     objects: BTreeMap<Vec<u8>, Vec<u8>>,
     versions: BTreeMap<Vec<u8>, u64>,
     /// Operations with ids, and their answers.
@@ -197,12 +197,13 @@ struct Client {
 }
 
 impl Client {
-    /// The index of the server that has a key now.
+    /// Returns the index of the server that has a key now.
     fn at(&self, key: &[u8]) -> usize {
         usize::from(self.is_over && self.order.tablet.range.contains(position(SEED, TABLE, key)))
     }
 
-    /// Does the coordinator's part: hands the tablet over when the second server has reported it.
+    /// Plays the coordinator: hands the tablet over when the second server has reported that it has
+    /// everything.
     fn coordinate(
         world: &mut World,
         result: &mut Option<RecoveryResult>,
@@ -343,7 +344,8 @@ proptest! {
             client.versions.insert(key.to_vec(), version);
         }
         before.into_iter().for_each(|step| client.step(step));
-        // A removed key: only later versions show that it ever existed.
+        // Writes key 7 several times and removes it: only the version of a later write shows that
+        // the key existed.
         (0..9).for_each(|value| client.step(Step::Write(7, value)));
         client.step(Step::Remove(7));
         client.world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
@@ -364,8 +366,8 @@ proptest! {
         let result = client.result.clone().expect("it is over");
         prop_assert_eq!((result.order, result.failure.as_str()), (3, ""));
         client.step(Step::Turns(20));
-        // Everything that was done is known at the new server, and is not done again. (Operations
-        // that changed nothing leave nothing.)
+        // The new server knows every operation that was executed, and does not execute it again.
+        // (Operations that changed nothing leave no completion.)
         for (step, id, answer) in client.done.clone() {
             if answer.0 != Status::Ok {
                 continue;
@@ -380,22 +382,22 @@ proptest! {
             let found = (status == Status::Ok).then_some(value);
             prop_assert_eq!(found.as_ref(), client.objects.get(&key[..]), "{:?}", key);
             let other = client.world.ask(1 - client.at(&key), &request, None, |_| {});
-            prop_assert_eq!(other.0, Status::UnknownTable, "one of them has it");
+            prop_assert_eq!(other.0, Status::UnknownTable, "only one server has the key");
             if client.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
                 let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
                 let (status, why, _) = client.world.ask(client.at(&key), &double, None, |_| {});
                 let refused = (status, IncrementError::of_code(why));
                 let expected = (Status::NotANumber, IncrementError::IsInteger);
-                prop_assert_eq!(refused, expected, "its type came along");
+                prop_assert_eq!(refused, expected, "the value kept its type");
             }
         }
-        // Each server counts its own objects, also without the table's beginning. Objects that have
-        // moved away may not be freed yet.
+        // Each server counts its own objects, even if the table's beginning is on another server.
+        // The first server may not have freed the objects that have moved away.
         let here = client.objects.keys().filter(|key| client.at(key) == 1).count() as u64;
         let request = Request::TableStats { table: TABLE };
         let (status, objects, _) = client.world.ask(1, &request, None, |_| {});
         prop_assert_eq!((status, objects), (Status::Ok, here));
-        // New versions are above those of removed objects.
+        // The versions of new objects are above those of removed ones.
         for key in 0..KEYS {
             client.step(Step::Write(key, 9));
         }

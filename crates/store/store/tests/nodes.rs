@@ -26,12 +26,12 @@ fn client(server: &Server) -> Client {
         .unwrap()
 }
 
-/// The error with which a server refuses to start.
+/// Returns the error with which a server refuses to start.
 fn refusal(options: &ServerOptions) -> String {
     Server::start(options).err().expect("it is refused").to_string()
 }
 
-/// The number of tables that each locator serves.
+/// Returns the number of tables that each locator serves.
 fn spread(client: &mut Client) -> BTreeMap<String, usize> {
     let mut served = BTreeMap::new();
     for table in client.list_tables().unwrap() {
@@ -140,7 +140,11 @@ fn metrics_are_labelled_by_node() {
     for node in [1, 2] {
         assert!(text.contains(&format!("sprat_objects{{node=\"{node}\"}} 3\n")), "{text}");
     }
-    assert_eq!(text.matches("# TYPE sprat_objects gauge").count(), 1, "one type for both");
+    assert_eq!(
+        text.matches("# TYPE sprat_objects gauge").count(),
+        1,
+        "one TYPE line for both nodes"
+    );
     server.stop().unwrap();
 }
 
@@ -149,7 +153,8 @@ fn an_interrupted_first_start_is_completed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path(), 2);
     Server::start(&options).unwrap().stop().unwrap();
-    // The state after the process was killed when the first node had enlisted, and the second not.
+    // The state after the process was killed when the first node had enlisted but the second had
+    // not.
     let second = dir.path().join("node-2");
     fs::remove_file(second.join("log.sprat")).unwrap();
     fs::write(second.join("identity.toml"), "format = 1\ncluster = 0\nserver = 0\nseed = 7\n")

@@ -123,12 +123,12 @@ fn an_operation_is_done_once_also_across_a_restart() {
     let sent = operations.iter().map(|(request, id)| client.send(request, Some(*id)));
     assert_eq!(sent.collect::<Vec<_>>(), first, "as before the restart");
     assert_eq!(read(&mut client).2, 5i64.to_le_bytes());
-    // The next operation of a slot is another one, and shows that no client waits for the previous
-    // one.
+    // The next operation in a slot is a new operation. It also tells the server that no client
+    // waits for the slot's previous operation any more.
     assert_eq!(client.send(&add, Some(id(0, 2))).2, 10i64.to_le_bytes());
     assert_eq!(client.send(&add, Some(id(0, 1))).0, Status::Refused);
     assert_eq!(read(&mut client).2, 10i64.to_le_bytes());
-    // Request slots, clients and tables are numbered separately.
+    // Each request slot, each client and each table has sequence numbers of its own.
     assert_eq!(client.send(&add, Some(id(3, 1))).2, 15i64.to_le_bytes());
     assert_eq!(
         client.send(&add, Some(OperationId { client: 1, ..id(0, 1) })).2,
@@ -151,8 +151,8 @@ fn refusals_of_repeated_operations_are_final() {
         None,
     );
     assert_eq!(client.send(&write, Some(first)), refused, "what was sent first comes late");
-    // An operation that was sent only once is decided when it is executed; no refusal of it was
-    // recorded.
+    // A server records no refusal of an operation that was sent only once: it decides when it
+    // executes the operation.
     let write =
         Request::Write { table, key: b"new", value: b"value", condition: Condition::Exists };
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Conflict);
@@ -175,7 +175,7 @@ fn refusals_of_repeated_operations_are_final() {
         None,
     );
     let remove = Request::Remove { table, key: b"nothing", condition: Condition::None };
-    assert_eq!(client.send(&remove, Some(id(2, 1))).0, Status::Refused, "the lane has gone on");
+    assert_eq!(client.send(&remove, Some(id(2, 1))).0, Status::Refused, "a later one was done");
     assert_eq!(
         client.send(&Request::Read { table, key: b"nothing" }, Some(id(3, 1))).0,
         Status::Malformed

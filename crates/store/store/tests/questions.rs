@@ -14,12 +14,13 @@ use ended::Ended;
 
 const STEP: Duration = Duration::from_micros(50);
 
-/// Requests that are each sent while the previous one is unanswered: many more than a session has
-/// slots.
+/// Number of requests, each of which is sent while the previous one is unanswered: many more than a
+/// session has slots.
 const QUESTIONS: usize = 100;
 
-/// Each is answered, also those that a newer one replaces: otherwise its slot in the session would
-/// be lost for ever, and after some pauses of the coordinator its servers could send nothing more.
+/// The coordinator answers each request, even if a newer request has replaced it. Otherwise the
+/// request's slot in the session would be lost, and after some pauses of the coordinator its
+/// servers could send nothing more.
 #[test]
 fn a_question_that_a_newer_one_replaces_is_answered() {
     let hub = Hub::new(HubOptions::default());
@@ -45,7 +46,7 @@ fn a_question_that_a_newer_one_replaces_is_answered() {
             .unwrap();
         endpoint.poll(now, &mut ended, driver.tx());
         if turn % 100 == 0 && calls.len() <= QUESTIONS {
-            // The request knows the current version, so its answer comes after a while.
+            // The request names the current version, so the coordinator does not answer it at once.
             let known = node.service().catalog().version();
             let question = Request::Assignments { server: 1, known, seen: &ClusterSeen::default() };
             let (header, key, value) = if calls.is_empty() { &enlist } else { &question }.parts();

@@ -67,7 +67,7 @@ impl<S: Service> Caller<S> {
         Self(World::of(hub, node, endpoint))
     }
 
-    /// Returns the reply's status and body; `None` if none comes within a second.
+    /// Returns the reply's status and body, or `None` if no reply comes within a second.
     fn ask(&mut self, request: &Request<'_>) -> Option<(Status, Vec<u8>)> {
         let call = self.0.call(request);
         for _ in 0..20_000 {
@@ -86,7 +86,7 @@ impl<S: Service> Caller<S> {
     }
 }
 
-/// Whether each of [`SENDERS`] may send a request.
+/// For each of [`SENDERS`], whether it may send a request.
 type May = [bool; 4];
 
 const ALL: May = [true; 4];
@@ -141,7 +141,7 @@ fn a_coordinator_checks_roles() {
                 "{request:?} by {who:?}: {status:?}"
             );
         }
-        // Located by its id, a table that the sender may not see is reported as missing.
+        // `LocateTable` reports a table that the sender may not see as missing.
         let located = |world: &mut Caller<_>, table| world.status(&Request::LocateTable { table });
         let other = if may_see_all(who) { Status::Ok } else { Status::NoSuchTable };
         assert_eq!(located(&mut world, ids[0]), Some(Status::Ok));
@@ -229,7 +229,7 @@ fn a_node_checks_roles() {
         for (table, reads, writes) in [
             (seen, Status::Ok, or(Status::Denied, Status::Ok)),
             (mine, Status::Ok, Status::Ok),
-            // To a client without rights to it, an existing table looks like a missing one.
+            // To a client without rights to a table, the table looks like a missing one.
             (other, or(Status::UnknownTable, Status::Ok), or(Status::UnknownTable, Status::Ok)),
             (77, Status::UnknownTable, Status::UnknownTable),
         ] {

@@ -8,15 +8,15 @@ use std::io::{self, Write};
 /// The form of a CSV export.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CsvExport {
-    /// Every value as a row of its own: the inverse of [`CsvValue::Row`](super::CsvValue::Row).
+    /// Each value is a row of its own: the inverse of [`CsvValue::Row`](super::CsvValue::Row).
     Rows {
         /// The first row: the value of [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY) in the table.
         header: Option<Vec<u8>>,
         /// The byte between fields.
         delimiter: u8,
     },
-    /// Columns `key`, `value` and `encoding`: any table, read back by
-    /// [`CsvImport::pairs`](super::CsvImport::pairs).
+    /// Columns `key`, `value` and `encoding`, for any table.
+    /// [`CsvImport::pairs`](super::CsvImport::pairs) reads this form.
     Pairs {
         /// The byte between fields.
         delimiter: u8,
@@ -36,7 +36,8 @@ enum Out<W: Write> {
 }
 
 impl<W: Write> CsvSink<W> {
-    /// Makes a sink that writes to `writer`, named `name` in errors; writes the header first.
+    /// Makes a sink that writes to `writer`, and writes the header. `name` stands for the file in
+    /// errors.
     ///
     /// # Errors
     /// When writing fails.
@@ -60,7 +61,7 @@ impl<W: Write> CsvSink<W> {
         Ok(Self { out, name: name.to_owned(), omitted: Omitted::default() })
     }
 
-    /// Flushes the writer and returns it, with the items left out.
+    /// Flushes the writer; returns it and the items that were left out.
     ///
     /// # Errors
     /// When writing fails.

@@ -7,16 +7,16 @@ use super::{CSV_HEADER_KEY, Error, Item, ItemSource, LargePolicy, Omitted, RowEr
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::io::BufRead;
 
-/// The longest row accepted when a column is the value, in bytes: enough for both fields at their
-/// limit, as base64 and quoted.
+/// The longest row accepted when a column is the value, in bytes: enough for a key and a value at
+/// their limits, in base64 and quoted.
 const MAX_ROW: usize = 4 << 20;
 
 /// A column of a CSV file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Column {
-    /// By its name in the header row.
+    /// The column of this name in the header row.
     Name(String),
-    /// By its index, from 0.
+    /// The column of this index, counted from 0.
     Index(usize),
 }
 
@@ -25,33 +25,33 @@ pub enum Column {
 pub enum CsvValue {
     /// The whole row, byte for byte.
     Row,
-    /// One column, unquoted.
+    /// One column, without its quotes.
     Column(Column),
 }
 
-/// How to read a CSV file. Make it by [`rows`](Self::rows), [`pairs`](Self::pairs) or
-/// [`headless_pairs`](Self::headless_pairs), and change the fields that differ.
+/// How to read a CSV file. Make one with [`rows`](Self::rows), [`pairs`](Self::pairs) or
+/// [`headless_pairs`](Self::headless_pairs), then change the fields that differ for your file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CsvImport {
     /// The column of the key.
     pub key: Column,
     /// The part of a row that is the value.
     pub value: CsvValue,
-    /// The column that states which of key and value are base64: empty, `key`, `value` or `both`.
-    /// If the header row has no column of that name, neither is.
+    /// The column that says whether the key or value is base64: it is empty, `key`, `value` or
+    /// `both`. Without this column, or if the header row lacks it, nothing is base64.
     pub encoding: Option<Column>,
     /// Whether the first row contains the names of the columns.
     pub header: bool,
-    /// Whether to keep the header under [`CSV_HEADER_KEY`]; only needed for whole rows.
+    /// Whether to store the header under [`CSV_HEADER_KEY`]; only exports of whole rows need it.
     pub keep_header: bool,
-    /// The byte between fields: a comma, a semicolon, a tab.
+    /// The byte between fields, such as a comma, a semicolon or a tab.
     pub delimiter: u8,
     /// How to treat values over the limit.
     pub large: LargePolicy,
 }
 
 impl CsvImport {
-    /// Reads rows with a header, and stores them whole under the value of column `key`.
+    /// Reads whole rows under a header row; each is stored under its field in column `key`.
     #[must_use]
     pub fn rows(key: Column) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl CsvImport {
         }
     }
 
-    /// Reads pairs from a file without a header row: its first two columns.
+    /// Reads pairs from the first two columns of a file without a header row.
     #[must_use]
     pub fn headless_pairs() -> Self {
         let value = CsvValue::Column(Column::Index(1));
@@ -93,21 +93,22 @@ struct Indices {
     encoding: Option<usize>,
 }
 
-/// Items from a CSV stream.
+/// Yields items from a CSV stream.
 pub struct CsvSource<R> {
     rows: Rows<R>,
     options: CsvImport,
     row: Vec<u8>,
     fields: Fields,
     indices: Option<Indices>,
-    /// Number of fields in the first row or the header. A row with more has an unquoted value with
-    /// a delimiter in it.
+    /// Number of fields in the header or the first row. A row with more fields has an unquoted
+    /// value with a delimiter in it.
     count: Option<usize>,
     total: Option<u64>,
 }
 
 impl<R: BufRead> CsvSource<R> {
-    /// Reads `reader`, named `name` in errors, of `total` bytes if known.
+    /// Makes a source that reads `reader`. `name` stands for the file in errors; `total` is the
+    /// file's length in bytes, if known.
     pub fn new(reader: R, name: &str, total: Option<u64>, options: CsvImport) -> Self {
         let limit = match options.value {
             CsvValue::Row => MAX_VALUE,
@@ -124,7 +125,7 @@ impl<R: BufRead> CsvSource<R> {
         }
     }
 
-    /// Reads the next row that is not blank and splits it; `false` at the end.
+    /// Reads the next row that is not blank and splits it into fields; returns `false` at the end.
     fn read_row(&mut self) -> Result<bool, Error> {
         while self.rows.next(&mut self.row)? {
             if !is_blank(&self.row) {
@@ -135,8 +136,8 @@ impl<R: BufRead> CsvSource<R> {
         Ok(false)
     }
 
-    /// Finds the columns, in the header row if there is one; returns `true` when `item` now holds
-    /// the header.
+    /// Finds the columns, in the header row if there is one. Returns `true` when `item` now holds
+    /// the header as an item.
     fn begin(&mut self, item: &mut Item) -> Result<bool, Error> {
         let with_header = self.options.header && self.read_row()?;
         if with_header && self.row.starts_with("\u{feff}".as_bytes()) {
@@ -235,7 +236,7 @@ impl<R: BufRead> ItemSource for CsvSource<R> {
         if self.indices.is_none() && self.begin(item)? {
             return Ok(true);
         }
-        // Without indices a header was due, but the file is empty.
+        // The file is empty: it lacks even the header from which the indices come.
         let Some(indices) = self.indices else { return Ok(false) };
         while self.read_row()? {
             self.count.get_or_insert(self.fields.count());

@@ -25,26 +25,26 @@ pub enum Error {
         /// The error in the row.
         error: RowError,
     },
-    /// Values of files are over the limit; found before anything was imported.
+    /// The values of some files are over the limit. This is found before anything is imported.
     #[error(
         "{count} files are over the value limit of {limit} bytes \
          (--skip-large leaves them out): {named}"
     )]
     LargeFiles {
-        /// Number of such files.
+        /// Number of files over the limit.
         count: u64,
-        /// The limit, bytes.
+        /// The limit in bytes.
         limit: usize,
-        /// Names of the first of them.
+        /// Names of the first of these files.
         named: String,
     },
-    /// A file has grown over the limit since the source first examined it.
+    /// A file has grown beyond the limit since the source looked at it first.
     #[error("{0}: has grown over the value limit during the import")]
     Changed(String),
     /// A path is too long for a key.
     #[error("{0}: the path is over the key limit of 65,535 bytes")]
     LongPath(String),
-    /// A directory was expected.
+    /// The source of an import is not a directory.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The destination of an export exists already.
@@ -73,10 +73,11 @@ impl Error {
 /// Why a row cannot be imported.
 #[derive(Debug, Error)]
 pub enum RowError {
-    /// The column or field of the key does not exist.
+    /// The row has no column or field for the key, or none for the value.
     #[error("no column or field {0:?}")]
     NoField(String),
-    /// The row has more or fewer fields than the first, in a file where a field is the value.
+    /// The row has another number of fields than the first row, in a file in which a field is the
+    /// value.
     #[error(
         "{found} fields, where the first row has {first}: quote a field that has a delimiter in it"
     )]
@@ -86,16 +87,16 @@ pub enum RowError {
         /// Number of fields in the first row, or in the header.
         first: usize,
     },
-    /// A field occurs twice in one JSON object, or both plain and as base64.
+    /// A field occurs twice in one JSON object, or occurs both plain and as base64.
     #[error("field {0:?} occurs twice")]
     Twice(String),
-    /// A JSON key that is neither a string nor a number.
+    /// The key is JSON that is neither a string nor a number.
     #[error("the key field is neither a string nor a number")]
     KeyType,
-    /// Not a JSON object.
+    /// The line is not a JSON object.
     #[error("not a JSON object: {0}")]
     Json(#[from] serde_json::Error),
-    /// A field marked as base64 is not.
+    /// A field that is marked as base64 is not base64.
     #[error("field {0:?} is not base64")]
     Base64(String),
     /// The encoding column of a CSV of pairs has an unknown word.
@@ -108,10 +109,10 @@ pub enum RowError {
     /// taken for a header.
     #[error("the key is reserved by Sprat")]
     Reserved,
-    /// The key is over the limit.
+    /// The key is longer than the limit.
     #[error("the key has {0} bytes, the limit is 65,535")]
     LongKey(usize),
-    /// The value is over the limit.
+    /// The row or its value is longer than the limit.
     #[error(
         "the row or its value has {0} bytes, the limit is 1,048,576 (--skip-large leaves it out)"
     )]

@@ -9,11 +9,11 @@ use std::io::{self, Write};
 /// The form of a JSONL export.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum JsonlExport {
-    /// Every value as a line of its own: the inverse of
+    /// Each value is a line of its own: the inverse of
     /// [`JsonlValue::Line`](super::JsonlValue::Line).
     Lines,
-    /// Fields `key` and `value`, or `key_base64` and `value_base64`: any table, read back by
-    /// [`JsonlImport::pairs`](super::JsonlImport::pairs).
+    /// Fields `key` and `value`, or `key_base64` and `value_base64`, for any table.
+    /// [`JsonlImport::pairs`](super::JsonlImport::pairs) reads this form.
     Pairs,
 }
 
@@ -27,7 +27,7 @@ pub struct JsonlSink<W> {
 }
 
 impl<W: Write> JsonlSink<W> {
-    /// Makes a sink that writes to `writer`, named `name` in errors.
+    /// Makes a sink that writes to `writer`. `name` stands for the file in errors.
     pub fn new(writer: W, name: &str, options: JsonlExport) -> Self {
         Self {
             writer,
@@ -38,7 +38,7 @@ impl<W: Write> JsonlSink<W> {
         }
     }
 
-    /// Flushes the writer and returns it, with the items left out.
+    /// Flushes the writer; returns it and the items that were left out.
     ///
     /// # Errors
     /// When writing fails.

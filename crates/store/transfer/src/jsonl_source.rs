@@ -12,10 +12,10 @@ use std::fmt;
 use std::io::BufRead;
 
 /// The longest line accepted when a field is the value, in bytes: enough for a value of control
-/// characters, which take six bytes each.
+/// characters only, each of which takes six bytes in JSON.
 const MAX_LINE: usize = 8 << 20;
 
-/// Suffix of a field that holds base64.
+/// Suffix of the name of a field that is base64.
 const BASE64_SUFFIX: &str = "_base64";
 
 /// The part of a line that becomes the value.
@@ -23,15 +23,16 @@ const BASE64_SUFFIX: &str = "_base64";
 pub enum JsonlValue {
     /// The whole line, byte for byte.
     Line,
-    /// One field: the text of a string, the JSON of anything else as written. `NAME_base64` is the
-    /// same field in base64, also for the key.
+    /// One field. Of a string the value is its text, of other JSON the bytes as written. A field
+    /// may instead be given in base64 under `NAME_base64`; so may the key.
     Field(String),
 }
 
 /// How to read a JSONL file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JsonlImport {
-    /// The field of the key: the text of a string, or a number as written.
+    /// The name of the key's field. Of a string the key is its text, of a number the bytes as
+    /// written.
     pub key: String,
     /// The part of a line that is the value.
     pub value: JsonlValue,
@@ -48,7 +49,7 @@ impl JsonlImport {
     }
 }
 
-/// Items from a JSONL stream.
+/// Yields items from a JSONL stream.
 pub struct JsonlSource<R> {
     rows: Rows<R>,
     options: JsonlImport,
@@ -57,7 +58,8 @@ pub struct JsonlSource<R> {
 }
 
 impl<R: BufRead> JsonlSource<R> {
-    /// Reads `reader`, named `name` in errors, of `total` bytes if known.
+    /// Makes a source that reads `reader`. `name` stands for the file in errors; `total` is the
+    /// file's length in bytes, if known.
     pub fn new(reader: R, name: &str, total: Option<u64>, options: JsonlImport) -> Self {
         let limit = match options.value {
             JsonlValue::Line => MAX_VALUE,
@@ -155,7 +157,7 @@ fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), RowEr
     decode_into(text.as_bytes(), out).ok_or_else(|| RowError::Base64(name.to_owned()))
 }
 
-/// Returns the fields `names` of the object in `line`, each as written there.
+/// Returns the fields `names` of the object in `line`, each as it is written there.
 fn pick<'a, const N: usize>(
     line: &'a [u8],
     names: [&String; N],

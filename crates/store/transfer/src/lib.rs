@@ -1,22 +1,24 @@
 //! Import and export: rows between files and a table, byte for byte.
 //!
 //! An [`ItemSource`] yields items, an [`ItemSink`] takes them, and [`pump`] moves them. Each file
-//! format has one of each, and so does a table: an import or export is a pump between the two.
+//! format has a source and a sink, and so does a table: an import or an export is a pump between
+//! the two.
 //!
-//! What "exact" means, format by format:
-//! - *Tree* ([`TreeSource`], [`TreeSink`]): key = the path relative to the root, value = the file's
-//!   bytes. Every regular file is restored with the same name and bytes. Not kept: empty
-//!   directories, modes, owners, times. Symbolic links and special files are skipped and named.
-//! - *Rows* of CSV and *lines* of JSONL: value = the row's bytes up to its newline, quotes and any
-//!   carriage return included. Export writes each value and a newline: the same set of rows, in the
-//!   table's order. A last row without a newline gets one; blank rows are skipped. A CSV header is
-//!   an item with the key [`CSV_HEADER_KEY`], and is exported as the first row. As in any table, of
-//!   two rows with one key the later one stays.
-//! - *Pairs*, CSV or JSONL: key and value as two fields, in base64 if they are not UTF-8. Any table
-//!   can be restored from them exactly.
+//! What each format keeps:
+//! - *Tree* ([`TreeSource`], [`TreeSink`]): the key is the path relative to the root, the value is
+//!   the file's bytes. Every regular file is restored with the same name and bytes. Empty
+//!   directories, modes, owners and times are not kept. Symbolic links and special files are
+//!   skipped, and named among the omissions.
+//! - *Rows* of CSV and *lines* of JSONL: the value is the row's bytes up to its newline, with
+//!   quotes and any carriage return. Export writes each value and a newline. So it gives the same
+//!   set of rows, in the table's order. A last row without a newline gets one; blank rows are
+//!   skipped. A CSV header is an item with the key [`CSV_HEADER_KEY`], and is exported as the first
+//!   row. Of two rows with one key the later one stays.
+//! - *Pairs*, CSV or JSONL: key and value are two fields, in base64 if they are not UTF-8. Any
+//!   table can be restored from them exactly.
 //!
-//! Nothing appears under its final name before it is complete: files and trees are made beside
-//! their destination and renamed.
+//! Nothing appears under its final name before it is complete: files and trees are made next to
+//! their destination and then renamed.
 
 mod base64_text;
 mod csv_sink;
@@ -43,11 +45,11 @@ pub use tree_source::TreeSource;
 
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
-/// Key of the item that holds the header row of a CSV file. It is reserved by Sprat, and only
-/// exports of pairs show it. No row may have this key.
+/// Key of the item that holds the header row of a CSV file. No row may have this key. Exports of
+/// pairs show the item like any other; exports to trees omit it.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
-/// One key and its value; a source reuses their buffers.
+/// One key and its value. A source fills the same item again, so that its buffers are reused.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Item {
     /// The key, at most [`MAX_KEY`] bytes.
@@ -57,7 +59,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Returns whether the item is reserved by Sprat, and not a row of the user's.
+    /// Returns whether the item is reserved by Sprat, and so is not one of the user's rows.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.key == CSV_HEADER_KEY
@@ -67,23 +69,23 @@ impl Item {
 /// How to treat a file or row whose value is over [`MAX_VALUE`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LargePolicy {
-    /// Stop with an error that names it.
+    /// Stop with an error that names the file or row.
     #[default]
     Refuse,
-    /// Leave it out, and name it among the omissions.
+    /// Leave the file or row out, and name it among the omissions.
     Skip,
 }
 
 /// A source of items: a file, a directory tree or a table.
 pub trait ItemSource {
-    /// Fills `item` with the next item; `false` at the end, after which it must not be called
-    /// again.
+    /// Fills `item` with the next item. Returns `false` at the end; after that this must not be
+    /// called again.
     ///
     /// # Errors
-    /// [`Error`]; then the source cannot be used any more.
+    /// [`Error`]. After an error the source cannot be used any more.
     fn next(&mut self, item: &mut Item) -> Result<bool, Error>;
 
-    /// Total bytes of input, if known beforehand: the end of the progress bar.
+    /// Returns the total bytes of input, if they are known beforehand: the end of a progress bar.
     fn total_bytes(&self) -> Option<u64> {
         None
     }
@@ -91,17 +93,17 @@ pub trait ItemSource {
     /// Returns the number of bytes of input consumed so far.
     fn consumed_bytes(&self) -> u64;
 
-    /// Returns the inputs left out so far.
+    /// Returns the files or rows left out so far.
     fn omitted(&self) -> &Omitted;
 }
 
 /// A destination of items: a file, a directory tree or a table.
 pub trait ItemSink {
-    /// Takes one item. An item that the format cannot hold is left out and named in
-    /// [`omitted`](Self::omitted); the sink can take further ones.
+    /// Takes one item. An item that the format cannot represent is left out and named in
+    /// [`omitted`](Self::omitted); the sink can still take more items.
     ///
     /// # Errors
-    /// [`Error`]; then the sink cannot be used any more.
+    /// [`Error`]. After an error the sink cannot be used any more.
     fn put(&mut self, item: &Item) -> Result<(), Error>;
 
     /// Returns the items left out so far.
@@ -121,11 +123,12 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Moves every item of `source` to `sink`, and calls `progress` after each; returns the last
+/// Moves every item of `source` to `sink`, and calls `progress` after each item. Returns the last
 /// progress.
 ///
 /// # Errors
-/// The first [`Error`] of either. Their `omitted` lists what was left out without an error.
+/// The first [`Error`] of either side. Both sides list in `omitted` what they left out without an
+/// error.
 pub fn pump(
     source: &mut dyn ItemSource,
     sink: &mut dyn ItemSink,

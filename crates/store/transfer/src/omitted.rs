@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The largest number of names that an [`Omitted`] keeps; further omissions are only counted.
+/// The largest number of names that an [`Omitted`] keeps; it only counts the omissions beyond.
 pub const MAX_NAMED: usize = 1000;
 
 /// Why a file, row or item was left out.
@@ -12,11 +12,13 @@ pub enum OmitReason {
     Symlink,
     /// Import: a socket, pipe or device.
     Special,
-    /// Import: over the value limit, and to be skipped.
+    /// Import: the value is over the limit, and the policy is
+    /// [`LargePolicy::Skip`](super::LargePolicy::Skip).
     Large,
     /// Export to a tree: the key is not a relative path of plain components.
     NotAPath,
-    /// Export to a tree: a component is over 255 bytes, or the path too long for the filesystem.
+    /// Export to a tree: a component of the path is over 255 bytes, or the path is too long for the
+    /// filesystem.
     LongPath,
     /// Export to a tree: one key needs a file where another needs a directory.
     Conflict,
@@ -25,8 +27,8 @@ pub enum OmitReason {
 }
 
 impl OmitReason {
-    /// Returns whether this loses data that the user wanted to move: then the transfer is not a
-    /// success.
+    /// Returns whether the omission loses data that the user wanted to move, so that the transfer
+    /// has not succeeded.
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
@@ -50,7 +52,7 @@ impl fmt::Display for OmitReason {
     }
 }
 
-/// The files, rows or items left out: the first [`MAX_NAMED`] by name, all by count.
+/// The files, rows or items left out: their count, and the first [`MAX_NAMED`] of them by name.
 #[derive(Clone, Debug, Default)]
 pub struct Omitted {
     named: Vec<(String, OmitReason)>,
@@ -68,7 +70,7 @@ impl Omitted {
         }
     }
 
-    /// Returns the names and reasons, in order, at most [`MAX_NAMED`].
+    /// Returns the omissions in order, each with its name and reason, at most [`MAX_NAMED`].
     #[must_use]
     pub fn named(&self) -> &[(String, OmitReason)] {
         &self.named
@@ -80,14 +82,14 @@ impl Omitted {
         self.count
     }
 
-    /// Returns the number of omissions that lose data: above zero, the process ends with an error.
+    /// Returns the number of omissions that lose data. Above zero, the process ends with an error.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures
     }
 }
 
-/// A key as text: UTF-8 unchanged, control characters and other bytes escaped.
+/// Returns a key as text: UTF-8 unchanged, control characters and other bytes escaped.
 #[must_use]
 pub fn display_key(key: &[u8]) -> String {
     let mut text = String::new();

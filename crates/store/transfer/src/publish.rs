@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Bytes buffered before a write.
+/// Number of bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file being written beside its destination. Dropped without [`publish`](Self::publish), it is
-/// removed.
+/// A file being written next to its destination. If this is dropped without
+/// [`publish`](Self::publish), the file is removed.
 #[derive(Debug)]
 pub struct OutFile {
     writer: BufWriter<NamedTempFile>,
@@ -19,10 +19,10 @@ pub struct OutFile {
 }
 
 impl OutFile {
-    /// Creates the temporary file for `target`.
+    /// Creates a temporary file next to `target`.
     ///
     /// # Errors
-    /// When `target` exists, or no file can be created beside it.
+    /// When `target` exists, has no file name, or no file can be created next to it.
     pub fn create(target: &Path) -> Result<Self, Error> {
         let parent = parent_of(target)?;
         if target.symlink_metadata().is_ok() {
@@ -30,7 +30,7 @@ impl OutFile {
         }
         let file = tempfile::Builder::new()
             .prefix(".sprat-export-")
-            .permissions(Permissions::from_mode(0o666)) // less the umask, as any new file
+            .permissions(Permissions::from_mode(0o666)) // less the umask, like any new file
             .tempfile_in(parent)
             .map_err(|error| Error::io(parent, error))?;
         Ok(Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), target: target.to_owned() })
@@ -39,7 +39,7 @@ impl OutFile {
     /// Makes the file durable and gives it its name.
     ///
     /// # Errors
-    /// When writing fails, or a file of that name was created meanwhile, which stays as it is.
+    /// When writing fails, or a file of that name was created meanwhile. That file is not changed.
     pub fn publish(self) -> Result<(), Error> {
         let at = |error| Error::io(&self.target, error);
         let file = self.writer.into_inner().map_err(|error| at(error.into_error()))?;

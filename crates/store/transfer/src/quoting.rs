@@ -1,9 +1,9 @@
 //! CSV quoting: where fields and rows end.
 //!
-//! A row ends at a newline outside quotes. A quote opens only at the beginning of a field; within
-//! quotes two of them are one; elsewhere they are ordinary bytes. A carriage return before the end
-//! of a row belongs to no field. The `csv` crate reads the same fields but does not return a row's
-//! own bytes, which an exact import stores.
+//! A row ends at a newline outside quotes. A quote opens a quoted field only at the beginning of
+//! the field. Within a quoted field two quotes stand for one; anywhere else a quote is an ordinary
+//! byte. A carriage return before the end of a row belongs to no field. The `csv` crate reads the
+//! same fields but does not return a row's own bytes, which an exact import stores.
 
 /// The parser's state in a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,7 +14,7 @@ pub(super) enum State {
     Bare,
     /// Within quotes.
     Quoted,
-    /// Behind a quote that closes the field, unless another follows.
+    /// After a quote in a quoted field: it closes the field unless another quote follows.
     QuoteSeen,
 }
 
@@ -84,18 +84,18 @@ impl Fields {
         Some(&self.text[begin..end])
     }
 
-    /// Index of the field that equals `name`.
+    /// Returns the index of the field that equals `name`.
     pub(super) fn position(&self, name: &[u8]) -> Option<usize> {
         (0..self.ends.len()).find(|&index| self.get(index) == Some(name))
     }
 }
 
-/// Returns whether `row` is empty: such rows are skipped.
+/// Returns whether `row` is empty, so that it is skipped.
 pub(super) fn is_blank(row: &[u8]) -> bool {
     matches!(row, b"" | b"\r")
 }
 
-/// Returns whether `value`, with a newline behind it, reads as exactly one row.
+/// Returns whether `value`, followed by a newline, is read as exactly one row.
 pub(super) fn is_one_row(value: &[u8], delimiter: u8) -> bool {
     let mut state = State::Start;
     for &byte in value {

@@ -16,12 +16,12 @@ enum Found {
 pub(super) struct Rows<R> {
     reader: R,
     name: String,
-    /// The CSV delimiter; `None`: every newline ends a row.
+    /// The CSV delimiter; `None` for JSONL, where every newline ends a row.
     delimiter: Option<u8>,
     limit: usize,
     large: LargePolicy,
     consumed: u64,
-    /// Line of the last row that was read, and of the next one.
+    /// Line at which the last row that was read begins, from 1.
     line: u64,
     next_line: u64,
     omitted: Omitted,
@@ -51,7 +51,8 @@ impl<R: BufRead> Rows<R> {
     /// Reads the next row into `row`, without its newline; `false` at the end.
     ///
     /// # Errors
-    /// When reading fails, a quote is never closed, or a row is too long and must not be skipped.
+    /// When reading fails, a quote is never closed, or a row is too long and the policy is
+    /// [`LargePolicy::Refuse`].
     pub(super) fn next(&mut self, row: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
             let found =
@@ -73,7 +74,7 @@ impl<R: BufRead> Rows<R> {
     /// Records that the last row, or its value, is too large.
     ///
     /// # Errors
-    /// When such rows must not be skipped.
+    /// When the policy is [`LargePolicy::Refuse`].
     pub(super) fn too_large(&mut self, bytes: u64) -> Result<(), Error> {
         match self.large {
             LargePolicy::Refuse => Err(self.row_error(RowError::Large(bytes))),

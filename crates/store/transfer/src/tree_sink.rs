@@ -1,7 +1,7 @@
 //! Export to a directory tree.
 //!
-//! The tree is made in a fresh directory beside its destination, so that no link in an existing
-//! destination can redirect a path; it gets its name when it is complete.
+//! The tree is made in a new directory next to its destination, so that no link in an existing
+//! destination can redirect a path. It gets its name when it is complete.
 
 use super::publish::{parent_of, sync_directory};
 use super::{Error, Item, ItemSink, OmitReason, Omitted, display_key};
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 /// The longest component of a path on Linux filesystems, in bytes.
 const MAX_COMPONENT: usize = 255;
 
-/// Writes every item as a file. Dropped without [`publish`](Self::publish), the tree is removed.
+/// Writes every item as a file. If this is dropped without [`publish`](Self::publish), the tree is
+/// removed.
 #[derive(Debug)]
 pub struct TreeSink {
     staging: TempDir,
@@ -25,10 +26,11 @@ pub struct TreeSink {
 }
 
 impl TreeSink {
-    /// Creates the temporary directory for `target`.
+    /// Creates a temporary directory next to `target`.
     ///
     /// # Errors
-    /// When `target` exists and is not an empty directory, or nothing can be created beside it.
+    /// When `target` exists and is not an empty directory, has no file name, or no directory can be
+    /// created next to it.
     pub fn create(target: &Path) -> Result<Self, Error> {
         let parent = parent_of(target)?;
         if target.symlink_metadata().is_ok() && !is_empty_directory(target) {
@@ -36,7 +38,7 @@ impl TreeSink {
         }
         let staging = tempfile::Builder::new()
             .prefix(".sprat-export-")
-            .permissions(Permissions::from_mode(0o777)) // less the umask, as any new directory
+            .permissions(Permissions::from_mode(0o777)) // less the umask, like any new directory
             .tempdir_in(parent)
             .map_err(|error| Error::io(parent, error))?;
         Ok(Self { staging, target: target.to_owned(), omitted: Omitted::default() })
@@ -45,7 +47,8 @@ impl TreeSink {
     /// Makes the tree durable and gives it its name; returns the items left out.
     ///
     /// # Errors
-    /// When the disk fails, or another file of that name was created meanwhile.
+    /// When the disk fails, or a file or a directory with contents was created at the destination
+    /// meanwhile.
     pub fn publish(self) -> Result<Omitted, Error> {
         let staging = self.staging.path();
         File::open(staging)
@@ -83,7 +86,7 @@ impl ItemSink for TreeSink {
     }
 }
 
-/// Returns the key as a path below the root, if it is a plain relative path.
+/// Returns the key as a path below the root; an error if it is not a plain relative path.
 fn check_path(key: &[u8]) -> Result<&Path, OmitReason> {
     for component in key.split(|&byte| byte == b'/') {
         match component {
@@ -96,8 +99,8 @@ fn check_path(key: &[u8]) -> Result<&Path, OmitReason> {
     Ok(Path::new(OsStr::from_bytes(key)))
 }
 
-/// Writes the file and creates its directories. The inner error is due to the key, the outer one to
-/// the disk.
+/// Writes the file and creates its directories. The inner error is caused by the key, the outer one
+/// by the disk.
 fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), OmitReason>, Error> {
     let written = match File::create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// The largest number of names shown in the error about large files; the rest are counted.
+/// The largest number of names in the error about large files; it only counts the others.
 const LARGE_SHOWN: usize = 10;
 
-/// Items from the regular files of a directory tree, in the order of their names.
+/// Yields an item for each regular file of a directory tree, in the order of their names.
 pub struct TreeSource {
     root: PathBuf,
     walk: walkdir::IntoIter,
@@ -29,12 +29,13 @@ enum Found<'a> {
 }
 
 impl TreeSource {
-    /// Walks the tree once before the first item, to add up its bytes and find files that cannot be
+    /// Makes a source. It walks the tree once, to add up its bytes and to find files that cannot be
     /// imported.
     ///
     /// # Errors
-    /// When `root` is not a directory, a part of it cannot be read, or files are over the value
-    /// limit and must not be skipped: the error names them.
+    /// When `root` is not a directory, a part of it cannot be read, a path is too long for a key,
+    /// or files are over the value limit and `large` is [`LargePolicy::Refuse`]: the error names
+    /// these.
     pub fn open(root: &Path, large: LargePolicy) -> Result<Self, Error> {
         if !root.metadata().map_err(|error| Error::io(root, error))?.is_dir() {
             return Err(Error::NotADirectory(root.to_owned()));

@@ -58,7 +58,7 @@ fn row_error(result: Result<Table, Error>) -> (u64, RowError) {
     }
 }
 
-/// Text rich in what CSV and JSON treat specially.
+/// Texts with many of the characters that CSV and JSON treat specially.
 fn text() -> impl Strategy<Value = String> {
     "[a-z\", \n\r\t;é\u{1}\u{1F41F}\\\\]{0,12}"
 }
@@ -66,8 +66,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The `csv` crate writes a file; the import must read the same fields, and the export return
-/// the same file.
+    /// The `csv` crate writes a file. The import must read the same fields, and the export must
+    /// return the same file.
     #[test]
     fn csv_rows_come_back_byte_for_byte(
         keys in btree_set(text(), 1..20),
@@ -103,7 +103,7 @@ proptest! {
         prop_assert_eq!(got, expected);
     }
 
-    /// An import of any bytes ends, and its items are exported again.
+    /// An import of any bytes ends, and the export of its items is imported as the same items.
     #[test]
     fn any_bytes_are_rows_or_an_error(
         bytes in prop_oneof![
@@ -181,7 +181,7 @@ fn a_csv_header_is_kept_with_its_byte_order_mark_and_found_without() {
     let mut table = import_csv(file, how).unwrap();
     assert_eq!(table.get(CSV_HEADER_KEY), Some("\u{feff}id;name\r".as_bytes()));
     assert_eq!(table.get(b"1"), Some(&b"1;\"a;\nb\"\r"[..]));
-    assert_eq!(table.items.len(), 3, "the blank row is none");
+    assert_eq!(table.items.len(), 3, "the blank row is skipped");
     let header = table.get(CSV_HEADER_KEY).map(<[u8]>::to_vec);
     let (out, _) = export_csv(&mut table, CsvExport::Rows { header, delimiter: b';' });
     assert_eq!(out, "\u{feff}id;name\r\n1;\"a;\nb\"\r\n2;c\n".as_bytes());
@@ -229,7 +229,7 @@ fn bad_csv_is_named_by_line_and_fault() {
     assert!(matches!(pairs("a,b,rot13"), (2, RowError::Encoding(_))));
     assert!(matches!(pairs("a,!,value"), (2, RowError::Base64(_))));
     assert!(matches!(pairs("!,b,both"), (2, RowError::Base64(_))));
-    // An unquoted comma in a value: the part behind it would be lost.
+    // An unquoted comma in a value: the part after it would be lost.
     assert!(matches!(pairs("a,b,,c"), (2, RowError::Fields { found: 4, first: 3 })));
     let headless = |file: &[u8]| row_error(import_csv(file, CsvImport::headless_pairs()));
     assert!(matches!(headless(b"a,b\n\nc,d,e\n"), (3, RowError::Fields { found: 3, first: 2 })));
@@ -306,7 +306,7 @@ fn values_that_are_not_one_row_are_left_out_of_rows_by_name() {
     assert_eq!(omitted.failures(), 3);
 }
 
-/// Found by fuzzing: such a row was imported, and then missing from every export.
+/// Fuzzing found this: such a row was imported, and was then missing from every export.
 #[test]
 fn a_row_under_our_own_key_is_refused_and_its_neighbours_are_not() {
     let row = |key: &str| format!("id,v\n{key},1\n");

@@ -1,4 +1,4 @@
-//! Directory trees: what goes in comes out, and nothing else appears.
+//! Directory trees: an export gives the files that were imported, and nothing else appears.
 
 use crate::table;
 use proptest::collection::{btree_map, vec};
@@ -25,7 +25,7 @@ fn write_tree(root: &Path, files: &Files) {
     }
 }
 
-/// Reads a tree back by other means than the code under test.
+/// Reads a tree by other means than the code under test.
 fn read_tree(root: &Path) -> Files {
     let mut files = Files::new();
     let mut directories = vec![Vec::new()];
@@ -53,7 +53,7 @@ fn component() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 1..12).prop_filter("not special", |name| !matches!(&name[..], b"." | b".."))
 }
 
-/// Trees without a path that is both a file and a directory.
+/// Makes trees in which no path is both a file and a directory.
 fn files() -> impl Strategy<Value = Files> {
     let path = vec(component(), 1..4).prop_map(|parts| parts.join(&b'/'));
     btree_map(path, vec(any::<u8>(), 0..200), 0..12).prop_map(|mut files| {
@@ -83,11 +83,11 @@ proptest! {
         prop_assert_eq!(table.items.len(), files.len());
         let mut sink = TreeSink::create(&to).unwrap();
         table.export(&mut sink).unwrap();
-        prop_assert!(!to.exists(), "nothing under the final name before it is whole");
+        prop_assert!(!to.exists(), "nothing has the final name before it is complete");
         prop_assert_eq!(sink.publish().unwrap().count(), 0);
 
         prop_assert_eq!(read_tree(&to), files);
-        prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no staging left behind");
+        prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary files");
     }
 }
 
@@ -206,7 +206,7 @@ fn a_taken_destination_is_left_alone_and_an_unfinished_export_leaves_nothing() {
     let target = outer.path().join("tree");
     fs::create_dir(&target).unwrap();
 
-    let mut sink = TreeSink::create(&target).expect("an empty directory is as good as none");
+    let mut sink = TreeSink::create(&target).expect("an empty directory may be replaced");
     Table::of([(b"k".to_vec(), b"v".to_vec())]).export(&mut sink).unwrap();
     drop(sink);
     assert_eq!(read_tree(outer.path()), Files::new());

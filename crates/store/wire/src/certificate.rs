@@ -22,11 +22,11 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Prefix of all that is signed, so that a signature is valid for nothing but certificates.
+/// Prefix of the signed bytes, so that a signature of a certificate is valid for nothing else.
 pub const CONTEXT: &[u8] = b"sprat certificate\0";
 
-/// The longest certificate, in bytes, with its signature: it fits into one frame with the rest of a
-/// handshake.
+/// The longest certificate, in bytes, with its signature. It fits into one frame together with the
+/// rest of a handshake message.
 pub const MAX_CERTIFICATE: usize = 1024;
 
 /// The largest number of grants in a certificate.
@@ -66,17 +66,17 @@ impl Display for Role {
     }
 }
 
-/// What a grant allows on a table.
+/// What a grant allows on the tables that it names.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Rights {
-    /// Reading.
+    /// Reading objects.
     Read = 1,
-    /// Reading and writing.
+    /// Reading and changing objects.
     Write = 3,
 }
 
-/// Tables that a client may use, and how.
+/// Names tables by a pattern, and gives a client rights on them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// A pattern for the names of the tables; `*` stands for any run of characters.
@@ -98,11 +98,11 @@ pub struct Certificate {
     pub from: u64,
     /// The first second after its validity.
     pub until: u64,
-    /// Tables that the member may use; only for clients.
+    /// The tables that the member may use; empty unless the member is a client.
     pub grants: Vec<Grant>,
 }
 
-/// Why bytes are not a certificate, or fields cannot make one.
+/// Why bytes are not a certificate, or why fields cannot be encoded as one.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadCertificate {
     /// Too short, too long, or not as long as its fields say.
@@ -171,12 +171,13 @@ impl Certificate {
         }
     }
 
-    /// Parses a certificate: returns it, the signed bytes, and the signature.
+    /// Parses a certificate: returns it, the bytes that were signed, and the signature, which is
+    /// not verified.
     ///
     /// # Errors
-    /// [`BadCertificate`] when the length does not fit or is over [`MAX_CERTIFICATE`], the version
-    /// or role is unknown, or the name, a grant or the period of validity is invalid. The signature
-    /// is not verified.
+    /// [`BadCertificate`] when the length differs from what the fields say or is over
+    /// [`MAX_CERTIFICATE`], the version or role is unknown, or the name, a grant or the period of
+    /// validity is invalid.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8], &[u8; SIGNATURE_BYTES]), BadCertificate> {
         let (signed, signature) = bytes
             .split_last_chunk::<SIGNATURE_BYTES>()
@@ -241,7 +242,8 @@ impl Certificate {
         (self.from..self.until).contains(&unix)
     }
 
-    /// Returns the rights that it gives on the table of that name, if any.
+    /// Returns the rights that the certificate gives on the table of that name; `None` when it
+    /// gives none.
     #[must_use]
     pub fn rights(&self, table: &str) -> Option<Rights> {
         match self.role {
@@ -257,12 +259,12 @@ impl Certificate {
     }
 }
 
-/// Returns whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
-/// proportional to the product of their lengths at most.
+/// Returns whether a name matches a pattern, in which `*` stands for any run of bytes. Takes at
+/// most time proportional to the product of both lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Where to continue if the bytes after the last `*` do not match: behind the `*`, which then
-    // takes one byte more.
+    // Where to continue when the bytes after the last `*` do not match: directly after the `*`,
+    // which then matches one byte more.
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         match pattern.get(at) {

@@ -1,13 +1,13 @@
 //! Frames of encrypted channels: handshakes and sealed frames.
 //!
-//! The first byte of such a frame differs from that of every [packet](crate::packet). Beside
-//! Noise's own bytes, handshake messages contain a [`HelloPayload`] or an [`AnswerPayload`]; a
-//! sealed frame contains packets, as a plain one does.
+//! The first byte of such a frame differs from that of every [packet](crate::packet). Besides
+//! Noise's own bytes, a handshake message contains a [`HelloPayload`] or an [`AnswerPayload`]. A
+//! sealed frame contains packets, like a plain frame.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Version of handshakes. Ends of different versions open no channel.
+/// Version of handshakes. Two ends with different versions open no channel.
 pub const CHANNEL_VERSION: u8 = 1;
 
 /// First byte of a frame that begins a handshake.
@@ -31,8 +31,8 @@ pub const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a frame.
 pub const SEAL_BYTES: usize = CHANNEL_HEADER_BYTES + TAG_BYTES;
 
-/// Bytes of the frame that begins a handshake. No answer is longer, so a forged sender address
-/// cannot be used to amplify traffic.
+/// Bytes of the frame that begins a handshake. Its answer is never longer, so an attacker who
+/// forges the sender's address cannot amplify traffic.
 pub const HELLO_BYTES: usize = 512;
 
 /// The header of a handshake's frame.
@@ -51,7 +51,8 @@ pub struct HandshakeHeader {
     pub to: U32,
     /// Number of the channel at the sender.
     pub from: U32,
-    /// Drawn at random by the initiator, so that a repetition finds the first answer.
+    /// Drawn at random by the initiator. By it the responder recognizes a repeated [`HELLO`] and
+    /// repeats its answer.
     pub nonce: U32,
 }
 
@@ -76,20 +77,20 @@ const _: () = assert!(
         && size_of::<SealedHeader>() == CHANNEL_HEADER_BYTES
 );
 
-/// The payload of a [`HELLO`], encrypted with the door key; zeros follow.
+/// The payload of a [`HELLO`], encrypted with the door key; zeros fill the rest of the frame.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
 pub struct HelloPayload {
-    /// The sender's open channel to the receiver, by its number there: if it still exists, the
-    /// receiver answers in it and opens no other. [`NO_CHANNEL`] for none.
+    /// The receiver's number of the sender's open channel; [`NO_CHANNEL`] when there is none. If
+    /// the channel still exists, the receiver answers in it and opens no other.
     pub old: U32,
     /// The name of that channel, which both ends know.
     pub name: [u8; 8],
 }
 
-/// The payload of an [`ANSWER`], before its sender's certificate.
+/// The payload of an [`ANSWER`]; its sender's certificate follows.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -99,5 +100,5 @@ pub struct AnswerPayload {
     pub channel: U32,
 }
 
-/// In place of a channel's number: no channel.
+/// Stands for a channel's number where there is no channel.
 pub const NO_CHANNEL: u32 = u32::MAX;

@@ -21,7 +21,7 @@ pub const HEADER_BYTES: usize = 19;
 /// The longest entry, in bytes: its header, and a key and a value at their limits.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
-/// Bits of the value's length in a header's `kind`; above them are the entry's kind, and the
+/// Bits of the value's length in a header's `kind`. Above these bits are the entry's kind and the
 /// successor bit.
 const LENGTH_BITS: u32 = 21;
 const SUCCESSOR_BIT: u32 = 23;
@@ -33,9 +33,10 @@ const _: () = assert!(MAX_VALUE + 2 < 1 << LENGTH_BITS);
 pub enum Kind {
     /// A key and its value.
     Object = 1,
-    /// A key whose object was removed; value: the `u64` id of a segment, see [`Entry::successor`].
+    /// A key whose object was removed. The value is the `u64` id of a segment: see
+    /// [`Entry::successor`].
     Tombstone = 2,
-    /// First entry of a segment; value: see [`SegmentHeader`].
+    /// The first entry of a segment; its value is a [`SegmentHeader`].
     Segment = 3,
 }
 
@@ -53,7 +54,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Makes a header. `length` is the length field: [`ValueType::encode_length`].
+    /// Makes a header. `length` comes from [`ValueType::encode_length`].
     fn new(
         kind: Kind,
         successor: bool,
@@ -82,14 +83,15 @@ const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 /// A parsed entry, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry<'a> {
-    /// Its kind.
+    /// The kind of the entry.
     pub kind: Kind,
     /// Whether older versions of the key may still lie in other segments.
     ///
-    /// An object has it when it was written over an object of another segment. A tombstone takes it
-    /// from the object that it deletes: without it, every older version lies in the very segment
-    /// that the tombstone names; with it, they may lie in that segment and any with a lower id.
-    /// Once no such segment is left, no old version can return and the tombstone is dead.
+    /// An object has this bit when it was written over an object of another segment. A tombstone
+    /// takes the bit from the object that it deletes. If the bit is clear, every older version lies
+    /// in the very segment that the tombstone names; if it is set, older versions may also lie in
+    /// any segment with a lower id. Once none of these segments is left, no old version can return
+    /// and the tombstone is dead.
     pub successor: bool,
     /// Table of the object; zero for [`Kind::Segment`].
     pub table: u32,
@@ -99,7 +101,7 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// The value's type: [`ValueType::Bytes`] unless it is an object that was incremented.
+    /// The value's type: [`ValueType::Bytes`] unless the entry is an object that is a counter.
     pub value_type: ValueType,
 }
 
@@ -109,7 +111,7 @@ pub enum Malformed {
     /// The bytes end before the entry does.
     #[error("entry of {needed} bytes, {present} present")]
     Truncated {
-        /// Bytes that the entry needs, as far as known.
+        /// Bytes that the entry needs; only the header's length if the header itself is cut.
         needed: usize,
         /// Bytes present.
         present: usize,
@@ -140,8 +142,8 @@ impl<'a> Entry<'a> {
     /// Writes the entry at the beginning of `out`; returns the bytes written.
     ///
     /// # Panics
-    /// When a length or the version is over its limit, or `out` is too short: callers check input
-    /// from outside.
+    /// When a length or the version is over its limit, or `out` is too short. Callers check what
+    /// comes from outside.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
         let out = &mut out[..len];
@@ -156,12 +158,12 @@ impl<'a> Entry<'a> {
         len
     }
 
-    /// Parses the entry at the beginning of `bytes`. Checks lengths and kind, but not the checksum:
-    /// for memory that was checked when it was filled.
+    /// Parses the entry at the beginning of `bytes`, for memory that was checked when it was
+    /// filled: the checksum is not verified.
     ///
     /// # Errors
     /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, or a length is
-    /// over its limit. The checksum is not verified.
+    /// over its limit.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -215,10 +217,10 @@ impl<'a> Entry<'a> {
 }
 
 /// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry skips
-/// them. They get no checksum: such bytes never leave memory.
+/// them. These bytes get no checksum, because they never leave memory.
 ///
 /// # Panics
-/// When the gap is shorter than a header, but not empty: a run of entries never is.
+/// When the gap is shorter than a header, but not empty. The space of one or more entries never is.
 pub fn fill_gap(mut gap: &mut [u8]) {
     while !gap.is_empty() {
         assert!(gap.len() >= HEADER_BYTES);
@@ -237,29 +239,29 @@ pub fn fill_gap(mut gap: &mut [u8]) {
 /// Role of a segment in the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// Writers appended to it. Its header lists every live segment.
+    /// The master appended to it. Its header lists every live segment.
     Head,
-    /// The cleaner wrote it; it counts only once a later head lists it.
+    /// The cleaner wrote it; it counts only once the header of a later head lists it.
     Survivor,
 }
 
 /// Value of a [`Kind::Segment`] entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SegmentHeader {
-    /// The segment's id; ids only increase.
+    /// The segment's id. A segment opened later has a higher id.
     pub id: u64,
-    /// Every object removed before this segment was opened had a version below this one.
+    /// Higher than the version of every object that was removed before this segment was opened.
     pub safe_version: u64,
     /// Head or survivor.
     pub role: Role,
-    /// In a head: the log digest, the ids of all live segments, itself included, ascending. Empty
-    /// in a copy.
+    /// In a head, the log digest: the ids of all live segments, ascending, with its own. Empty in a
+    /// survivor and in a copy of a head.
     pub digest: Vec<u64>,
 }
 
 impl SegmentHeader {
-    /// Returns whether the segment is a copy of a head, made later from the entries that counted:
-    /// it has no digest, whereas a head lists at least itself.
+    /// Returns whether the segment is a copy of a head, made later from the entries of the head
+    /// that counted. A copy has no digest, whereas a head lists at least itself.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()

@@ -5,15 +5,15 @@
 //! frame:      | chunk | chunk | chunk ... | zeros, or bytes of an earlier segment
 //! chunk:      | chunk header, 36 B | bytes of the segment's log |
 //! ```
-//! The log file begins with two copies of the [`FileHeader`], one block each, of which the one with
-//! the higher incarnation counts: an update torn by a power failure leaves the other. Behind them
-//! are the frames, one for each segment replica. A frame is a run of chunks, one for each write of
-//! a group commit: a [`ChunkHeader`], then that many bytes of the segment's log.
+//! The log file begins with two copies of the [`FileHeader`], one block each. The copy with the
+//! higher incarnation counts: an update torn by a power failure leaves the other copy intact.
+//! Behind both copies are the frames, one for each segment replica. A frame is a run of chunks, one
+//! for each write of a group commit: a [`ChunkHeader`], then that many bytes of the segment's log.
 //!
 //! **Why the last block may be written again.** The next chunk follows at once, so the block that
 //! contains a chunk's end is written again, with the same bytes as before and more behind them. A
-//! device writes sectors (512 B at least) whole or not at all; a sector that holds acknowledged
-//! bytes holds the same ones before and after, so a torn write can only damage the new chunk.
+//! device writes each sector (512 B at least) whole or not at all, and a sector with acknowledged
+//! bytes holds them before and after the write. So a torn write can only damage the new chunk.
 //!
 //! **Why stale chunks never count.** Frames are reused without being erased. The checksums of a
 //! chunk start from the file's identity, and its header, checksum included, contains the segment
@@ -30,13 +30,13 @@
 //! `replicas.sprat` has the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that
 //! neither file is taken for the other; a chunk's `segment` is the
 //! [word](crate::op::ReplicaId::word) of a replica. The differences:
-//! - **Every replica has its own incarnation**, higher than any before it in the file; the file
-//!   header's incarnation is never below one in use. So a backup that receives a segment for a
-//!   second time can distinguish it from the chunks of the first time.
+//! - **Every replica has its own incarnation**, higher than any earlier incarnation in the file;
+//!   the file header's incarnation is never below one in use. So a backup that receives a segment
+//!   for a second time can tell the new chunks from those of the first time.
 //! - **Freed frames are marked.** The last block of a frame is a mark: a chunk header of segment
-//!   [`FREED`]. Replicas of its incarnation, and of lower ones, are free. The mark is apart from
-//!   the chunks that it frees, so a torn mark damages nothing, and it stays valid for old chunks in
-//!   the frame after the next replica has begun.
+//!   [`FREED`]. The mark frees replicas of its incarnation and of lower ones. It is apart from the
+//!   chunks that it frees, so a torn mark damages nothing, and it still covers old chunks in the
+//!   frame after the next replica has begun.
 //! - A chunk is [`buffered`](ChunkHeader::buffered) when its bytes may have been acknowledged
 //!   before they were on disk.
 
@@ -46,11 +46,11 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Version of the formats in this module. Version 2 added [types of values](crate::value) to
-/// entries; an older program would take these for damage, so files get this version when they are
-/// opened.
+/// entries. An older program would take these for damage, so opening a file raises it to this
+/// version.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Oldest version that can be read.
+/// The oldest version that this module can read.
 const OLDEST_VERSION: u32 = 1;
 
 /// First bytes of a log file, in every version.
@@ -59,7 +59,7 @@ pub const FILE_MAGIC: [u8; 8] = *b"SPRATLOG";
 /// The unit of writing, bytes.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// Copies of the file header, one a block.
+/// Number of copies of the file header, each in a block of its own.
 pub const FILE_HEADERS: usize = 2;
 
 /// Where the first frame begins, bytes from the file's beginning.
@@ -74,16 +74,16 @@ pub const FREED: u64 = 0;
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
-/// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, room for 29,127 chunk
-/// headers. Commits of 260 B or more on average fill the segment before the frame; smaller ones, a
-/// single 130 B entry each at worst, fill the frame when the segment is 88 % full, and the segment
-/// is then sealed.
+/// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, which is room for 29,127
+/// chunk headers. Commits of 260 B or more on average fill the segment before the frame. At worst
+/// each commit is a single entry of 130 B; the frame is then full when the segment is 88 % full,
+/// and the segment is sealed there.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
 
 const _: () = assert!(FRAME_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!((FRAME_BYTES - SEGMENT_BYTES) / CHUNK_HEADER_BYTES == 29_127);
 
-/// First bytes of a chunk header, behind the checksums.
+/// First bytes of a chunk header after its checksums.
 const CHUNK_MAGIC: u16 = 0x53c7;
 
 const FLAG_SEALED: u16 = 1;
@@ -91,8 +91,8 @@ const FLAG_HEAD: u16 = 2;
 const FLAG_CUT: u16 = 4;
 const FLAG_BUFFERED: u16 = 8;
 
-/// The layout of the file header on disk; zeros up to the block's end. Magic, version and checksum
-/// have the same offsets in every version, and the checksum covers the block.
+/// The layout of the file header on disk; zeros follow up to the block's end. Magic, version and
+/// checksum have the same offsets in every version, and the checksum covers the whole block.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFileHeader {
@@ -114,19 +114,22 @@ struct RawFileHeader {
 pub struct FileHeader {
     /// Random identity of the file's cluster.
     pub cluster: [u8; 16],
-    /// The server whose segments these are; or, with [`REPLICA_FILE`], that keeps the replicas.
+    /// The server whose log this is; in a file of replicas, [`REPLICA_FILE`] and the server that
+    /// keeps the replicas.
     pub server: u64,
     /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
     pub frame_bytes: u32,
     /// The largest number of bytes of log in a segment.
     pub segment_bytes: u32,
-    /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no
-    /// replica has a higher incarnation.
+    /// Number of times that the log was opened for writing, counted from 1. In a file of replicas:
+    /// the highest incarnation that a replica may have.
     pub incarnation: u32,
-    /// The newest head segment and the bytes in it, when the log was closed in order. In a file of
-    /// replicas that was closed in order: the first incarnation since it was opened, and zero.
+    /// The newest head segment and the number of bytes in it; `None` if the log was not closed in
+    /// order. In a file of replicas, in place of both: the first incarnation since the file was
+    /// opened, and zero.
     pub clean: Option<(u64, u32)>,
-    /// Whole frames in the file when this was written: a file with fewer was truncated.
+    /// Number of whole frames in the file when this header was written. A file with fewer frames
+    /// was truncated.
     pub frames: u32,
 }
 
@@ -136,10 +139,10 @@ pub enum BadFileHeader {
     /// The block is all zeros.
     #[error("the block is empty")]
     Empty,
-    /// Not a log file, or damaged.
+    /// The magic is wrong: this is no log file, or it is damaged.
     #[error("this is not a Sprat log (wrong magic)")]
     Magic,
-    /// Damaged.
+    /// The checksum does not match: the block is damaged.
     #[error("file header checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     Crc {
         /// The checksum in the header.
@@ -186,7 +189,7 @@ impl FileHeader {
     /// Parses a block.
     ///
     /// # Errors
-    /// [`BadFileHeader`]; `Newer` only when the block is intact.
+    /// [`BadFileHeader`], whose `Newer` is returned only when the block's checksum matches.
     pub fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Self, BadFileHeader> {
         if block.iter().all(|byte| *byte == 0) {
             return Err(BadFileHeader::Empty);
@@ -231,7 +234,7 @@ impl FileHeader {
         })
     }
 
-    /// Offset of frame `index` in the file, bytes.
+    /// Returns the offset of frame `index` in the file, in bytes.
     #[must_use]
     pub fn frame_offset(&self, index: u32) -> u64 {
         FRAMES_OFFSET + u64::from(index) * u64::from(self.frame_bytes)
@@ -272,13 +275,14 @@ const _: () = assert!(size_of::<RawChunkHeader>() == CHUNK_HEADER_BYTES);
 /// The header before each run of log bytes in a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChunkHeader {
-    /// The segment.
+    /// The segment's id; in a file of replicas, the [word](crate::op::ReplicaId::word) of the
+    /// replica.
     pub segment: u64,
-    /// The incarnation in which the segment's frame was begun.
+    /// The incarnation of the file, or of the replica, when its frame was begun.
     pub incarnation: u32,
     /// Offset of the bytes in the segment's log.
     pub offset: u32,
-    /// Number of bytes that follow.
+    /// Number of bytes of the log that follow the header.
     pub length: u32,
     /// Bytes of the segment's log that were durable before this chunk was written.
     pub durable: u32,
@@ -294,12 +298,12 @@ pub struct ChunkHeader {
 /// Whether and how a chunk ends its segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Seal {
-    /// It does not: more may follow.
+    /// The segment goes on: more chunks may follow.
     Open,
     /// The segment is complete.
     Sealed,
-    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may be before the
-    /// end of the chunks so far. No bytes follow.
+    /// Recovery cut the segment. Its log ends at [`ChunkHeader::offset`], which may be before the
+    /// end of the earlier chunks. No bytes follow this header.
     Cut,
 }
 
@@ -323,7 +327,7 @@ pub enum BadChunk {
     /// The checksum matches, but a field is invalid.
     #[error("chunk header field {0} is out of range")]
     Field(&'static str),
-    /// The bytes behind the header are not those that were written with it.
+    /// The bytes behind the header are not those for which it was written.
     #[error("chunk checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     PayloadCrc {
         /// The checksum in the header.
@@ -388,7 +392,7 @@ impl ChunkHeader {
     /// Parses the header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// [`BadChunk`], except `PayloadCrc`: see [`Chunk::check`].
+    /// [`BadChunk`], except `PayloadCrc`, which only [`Chunk::check`] returns.
     #[inline]
     pub fn parse(seed: Seed, bytes: &[u8]) -> Result<Chunk, BadChunk> {
         let Ok((raw, _)) = RawChunkHeader::ref_from_prefix(bytes) else {
@@ -428,11 +432,13 @@ impl ChunkHeader {
 }
 
 impl Chunk {
-    /// Checks the payload, which must have exactly [`ChunkHeader::length`] bytes.
+    /// Checks the payload against the checksum in the header.
     ///
     /// # Errors
-    /// [`BadChunk::PayloadCrc`] when the payload's checksum differs from the one stored in the
-    /// header.
+    /// [`BadChunk::PayloadCrc`] when the payload's checksum differs from the stored one.
+    ///
+    /// # Panics
+    /// When the payload does not have exactly [`ChunkHeader::length`] bytes.
     pub fn check(&self, payload: &[u8]) -> Result<(), BadChunk> {
         assert!(payload.len() == self.header.length as usize, "a payload of the header's length");
         let computed = crc32c::crc32c_append(self.start, payload);
@@ -450,8 +456,8 @@ pub fn extend_crc(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// Finds every valid chunk header in `bytes`, at any offset, and returns it with that offset: the
-/// remains of a frame whose run of chunks is broken.
+/// Finds every valid chunk header in `bytes`, at any offset, and returns it with that offset. It
+/// finds what remains of a frame whose run of chunks is broken.
 pub fn find_chunks(seed: Seed, bytes: &[u8]) -> impl Iterator<Item = (usize, Chunk)> + '_ {
     let magic = CHUNK_MAGIC.to_le_bytes();
     (0..bytes.len().saturating_sub(CHUNK_HEADER_BYTES - 1)).filter_map(move |place| {

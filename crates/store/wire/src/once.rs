@@ -1,19 +1,19 @@
 //! Operations that take effect once, however often they are sent, and the completion records that
 //! make this possible.
 //!
-//! A client has request *slots*: at any time at most one operation of a slot is in progress, and
-//! the slot's next operation shows that the client has the answer to the one before, or no longer
-//! awaits it. So a master keeps only one [`Completion`] for each slot: that of the highest sequence
-//! number. A completion is an object of the log like any other, in the table of completions that
-//! belongs to each table, with the sequence number as its version, and it moves with its table.
+//! A client has request *slots*. At any time at most one operation of a slot is in progress: the
+//! slot's next operation shows that the client has the answer to the previous one, or no longer
+//! waits for it. So a master keeps only one [`Completion`] for each slot, that of the highest
+//! sequence number. A completion is an object of the log like any other, with the sequence number
+//! as its version. Each table has a table of completions of its own, which moves with it.
 //!
 //! A client that sends an operation again, because no answer came in time, marks it as resent. If
-//! the master then finds that it changes nothing (a condition that does not hold), it keeps that
-//! result too: otherwise the first request, arriving late, might still be executed.
+//! the master then finds that the operation changes nothing (its condition does not hold), it keeps
+//! that result too. Otherwise the first request, arriving late, might still be executed.
 //!
 //! In the log a completion stands directly before the entry that the operation wrote, and counts
-//! only with it: after a crash either both exist or neither. [`Completion::joined`] marks this; a
-//! log that adopts completions alone clears it.
+//! only together with that entry: after a crash either both exist or neither.
+//! [`Completion::joined`] marks this; a log that takes over a completion alone clears the mark.
 
 use crate::MAX_VERSION;
 use crate::entry::{Entry, Kind, Role};
@@ -32,29 +32,29 @@ pub const OPERATION_ID_BYTES: usize = 16;
 /// The largest number of request slots of a client.
 pub const MAX_OPERATION_SLOTS: u16 = 1 << 15;
 
-/// The bit, beside the slot, that marks an operation as sent before.
+/// The bit of the slot field that marks an operation as sent before.
 const RESENT: u16 = MAX_OPERATION_SLOTS;
 
-/// Index of the byte in an operation's id that has this bit.
+/// Index of the byte, in the bytes of an operation's id, that contains [`RESENT`].
 const RESENT_BYTE: usize = 9;
 
 /// Bytes of a completion's key: client and slot.
 pub const COMPLETION_KEY_BYTES: usize = 10;
 
-/// The longest result of an operation in a completion, in bytes, not counting its version: a
-/// counter's sum.
+/// The longest result of an operation in a completion, in bytes: that of a counter's sum. The
+/// version does not count.
 pub const MAX_RESULT: usize = 8;
 
-/// How long after its beginning a client sends an operation again.
+/// How long a client sends an operation again, counted from the operation's beginning.
 pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
 /// How long servers keep a session on which nothing arrives.
 pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
-/// How long a completion is kept at least, counted from when its client was last heard of. The time
-/// beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on their
-/// way: a packet delayed in the network, or in a stopped process, is accepted only within a
-/// session, and servers forget sessions that are silent for [`SESSION_TTL`].
+/// How long a server keeps a completion at least, counted from when it last heard of the client.
+/// The time beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on
+/// their way. A packet that was delayed, in the network or in a stopped process, is accepted only
+/// within a session, and servers forget a session on which nothing arrives for [`SESSION_TTL`].
 pub const COMPLETION_RETENTION: Duration = Duration::from_secs(120);
 
 const _: () =
@@ -91,8 +91,8 @@ impl OperationId {
     /// Returns the id's bytes in a request.
     ///
     /// # Panics
-    /// When the sequence number is over its limit: at a million operations a second, after nine
-    /// years.
+    /// When the sequence number is over [`MAX_VERSION`] (a client with a million operations a
+    /// second gets there after nine years), or the slot is not below [`MAX_OPERATION_SLOTS`].
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; OPERATION_ID_BYTES] {
@@ -142,7 +142,7 @@ impl OperationId {
     }
 }
 
-/// Bit of a completion's first byte: a position follows.
+/// Bit of a completion's first byte: a position follows in the encoded completion.
 const PLACED: u8 = 1 << 7;
 
 /// The result of an operation, as masters keep it.
@@ -152,20 +152,20 @@ pub struct Completion<'a> {
     pub joined: bool,
     /// The operation's status.
     pub status: Status,
-    /// Version of the object that was written or removed, or another `number` of the answer.
+    /// The version of the object that was written or removed; in other answers, their `number`.
     pub version: u64,
-    /// In a completion that may yet turn out not to count: the position of its object in its table.
+    /// In a completion that may turn out not to count: the position of its object in its table.
     /// Only the server that recovers this position receives the completion; others receive
-    /// [`BEGUN`](Self::BEGUN). A joined completion needs none, as it stands directly before its
-    /// object.
+    /// [`BEGUN`](Self::BEGUN). A joined completion has no position, as it stands directly before
+    /// its object.
     pub position: Option<u64>,
-    /// The rest of the answer, up to [`MAX_RESULT`] bytes.
+    /// The body of the answer, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],
 }
 
 impl<'a> Completion<'a> {
-    /// Marks an operation that was begun, and whose result is unknown. It shows that the earlier
-    /// operations of its slot are over, since the client no longer awaits them.
+    /// Marks an operation that was begun and whose result is unknown. It shows that the earlier
+    /// operations of its slot are over, since the client no longer waits for them.
     pub const BEGUN: Completion<'static> = Completion {
         joined: false,
         status: Status::Refused,
@@ -180,7 +180,7 @@ impl<'a> Completion<'a> {
         *self == Completion::BEGUN
     }
 
-    /// Encodes it as an object's value; returns the bytes written.
+    /// Encodes the completion as an object's value; returns the number of bytes written.
     ///
     /// # Panics
     /// When the version or the result is over its limit, or `out` is too short.
@@ -232,8 +232,9 @@ impl<'a> Completion<'a> {
         Self::parse(entry.value)
     }
 
-    /// Returns whether the last entry of a segment does not count because it is a completion
-    /// without its object. Never in a survivor: the cleaner copies only entries that count.
+    /// Returns whether `last`, the last entry of a segment, does not count because it is a
+    /// completion without its object. False for every survivor: the cleaner copies only entries
+    /// that count.
     #[must_use]
     pub fn is_cut(last: &Entry<'a>, role: Role) -> bool {
         role == Role::Head && Self::of(last).is_some_and(|completion| completion.joined)

@@ -93,7 +93,8 @@ impl Condition {
         }
     }
 
-    /// Returns whether the condition holds for an object with this version, or for no object.
+    /// Returns whether the condition holds for an object of this version; `None` stands for no
+    /// object.
     #[must_use]
     pub fn holds(self, version: Option<u64>) -> bool {
         match self {
@@ -136,9 +137,9 @@ pub enum Request<'a> {
         /// The condition for the removal.
         condition: Condition,
     },
-    /// To a master: add to an integer counter, a little-endian `i64`; an absent one counts as 0.
-    /// Body of the answer: the new value. An object that is not such a counter, or would overflow,
-    /// stays as it is: [`Number::added_to`](crate::value::Number::added_to).
+    /// To a master: add to an integer counter, a little-endian `i64`; an absent counter counts as
+    /// 0. Body of the answer: the new value. An object that is not such a counter, or would
+    /// overflow, is not changed: see [`Number::added_to`](crate::value::Number::added_to).
     IncrementI64 {
         /// Table id.
         table: u32,
@@ -147,8 +148,8 @@ pub enum Request<'a> {
         /// The number to add.
         delta: i64,
     },
-    /// Like [`IncrementI64`](Self::IncrementI64), for a double counter: a little-endian `f64`,
-    /// which stays finite.
+    /// To a master: add to a double counter, a little-endian `f64` that stays finite. Otherwise
+    /// like [`IncrementI64`](Self::IncrementI64).
     IncrementF64 {
         /// Table id.
         table: u32,
@@ -157,9 +158,9 @@ pub enum Request<'a> {
         /// The number to add.
         delta: f64,
     },
-    /// To a master: the next objects of a table, in the order of [`Items`]' cursors. Body of the
-    /// answer: [`Items`]; `number`: the cursor for the next scan, while `more` is set. An answer
-    /// covers one tablet; the next may be at another server.
+    /// To a master: return the next objects of a table, in the order of [`Items`]' cursors. Body of
+    /// the answer: [`Items`]; `more`: another scan is needed, from the cursor in `number`. An
+    /// answer covers one tablet at most; the next tablet may be at another server.
     Scan {
         /// Table id.
         table: u32,
@@ -179,23 +180,23 @@ pub enum Request<'a> {
         /// The value to send back.
         value: &'a [u8],
     },
-    /// To a master or coordinator: its counters. Body: [`Records`].
+    /// To a master or coordinator: return its counters. Body of the answer: [`Records`].
     ServerStats,
     /// To a coordinator: make a table unless it exists. Body of the answer: one [`TableRecord`].
     CreateTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
         /// Number of tablets, at most [`MAX_TABLETS`]; zero: the coordinator decides.
         tablets: u32,
     },
     /// To a coordinator: drop a table and all its objects.
     DropTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
     },
     /// To a coordinator: find a table by name. Body of the answer: one [`TableRecord`].
     FindTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
     },
     /// To a coordinator: locate a table's tablets. Body of the answer: one [`TableRecord`].
@@ -215,56 +216,56 @@ pub enum Request<'a> {
     /// the answer: a counter named `cluster`, the cluster's id, and one named `version`, the
     /// version of the map.
     Enlist {
-        /// The id that the server had before; zero when it never had one.
+        /// The id that the server had before; zero when it never had an id.
         server: u32,
-        /// The cluster its data belongs to; zero when it has none.
+        /// The cluster that its data belongs to; zero when it has no data.
         cluster: u64,
-        /// Number of replicas that the server keeps of its log on other servers; then it keeps some
-        /// for them too. Zero: its log is on its own disk.
+        /// Number of replicas of the server's log that other servers keep; the server then keeps
+        /// replicas for them too. Zero: its log is on its own disk.
         copies: u8,
-        /// Its locator for clients.
+        /// The server's locator for clients.
         locator: &'a str,
-        /// Its rack ([`is_rack`](crate::is_rack)); empty when none was given.
+        /// The server's rack ([`is_rack`](crate::is_rack)); empty when none was given.
         rack: &'a str,
     },
     /// Server to coordinator: wait for a map newer than version `known`. Answered when there is
-    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`];
-    /// [`Status::WrongCluster`], with the reason, from a coordinator whose metadata belong to
-    /// another cluster, or are older than what the server has seen.
+    /// one, or after a while. `number`: the version of the map. Body of the answer: an
+    /// [`Assignment`]. A coordinator whose metadata belong to another cluster, or are older than
+    /// what the server has seen, answers [`Status::WrongCluster`] with the reason.
     Assignments {
         /// Id of the server.
         server: u32,
-        /// Version of the map that it has applied.
+        /// Version of the map that the server has applied.
         known: u64,
-        /// What it has seen of its cluster.
+        /// What the server has seen of its cluster.
         seen: &'a ClusterSeen,
     },
     /// Server to coordinator: send a copy of the catalog, which the server keeps so that lost
-    /// metadata can be rebuilt. `number`: its version. Otherwise answered like
-    /// [`Assignments`](Self::Assignments).
+    /// metadata can be rebuilt. `number`: the version of the catalog. A coordinator of other or
+    /// older metadata answers as to [`Assignments`](Self::Assignments).
     CopyCatalog {
         /// Id of the server.
         server: u32,
-        /// What it has seen of its cluster.
+        /// What the server has seen of its cluster.
         seen: &'a ClusterSeen,
     },
-    /// Server to coordinator: open heads of the server's log below this segment are void. Answered
-    /// when that is durable.
+    /// Server to coordinator: record that open heads of the server's log below this segment are
+    /// void. Answered when the record is durable.
     Void {
         /// Id of the server.
         server: u32,
-        /// The lowest segment that counts although it is open.
+        /// The lowest segment that counts even if it is an open head.
         segment: u64,
     },
-    /// Server to coordinator: the server has recovered its part of a failed server, durably, or
-    /// cannot for now. Answered when clients may learn of it; `Refused` when the part was not, or
-    /// is no longer, assigned to the server.
+    /// Server to coordinator: report that the server has recovered its part of a failed server,
+    /// durably, or cannot do so for now. Answered when the report is recorded and clients may use
+    /// the part. `Refused` when the part is not, or is no longer, assigned to the server.
     Recovered {
         /// Id of the server.
         server: u32,
-        /// The part.
+        /// The part of the failed server.
         part: &'a RecoveredPart,
-        /// Why it cannot be recovered; empty when it is.
+        /// Why the part cannot be recovered; empty when it is recovered.
         failure: &'a str,
     },
     /// To a coordinator: move a tablet, or a part of one, to another server. Answered when the
@@ -277,17 +278,17 @@ pub enum Request<'a> {
         /// The positions to move.
         range: &'a RangeBytes,
     },
-    /// To a coordinator: move all tablets of a server to others and assign it none; or allow it to
-    /// have some again.
+    /// To a coordinator: move all tablets of a server to others and assign it no more; or, with
+    /// `drain` false, assign it tablets again.
     Drain {
         /// Id of the server.
         server: u32,
-        /// Whether the server is to be drained.
+        /// True to drain the server, false to undo that.
         drain: bool,
     },
     /// Server to master: send more of the tablet that moves to the requesting server. Body of the
     /// answer: the lowest version that new objects may have, then entries. `number`: the cursor for
-    /// the next request, or how many changes are left; `more` while there are any.
+    /// the next request, or how many changes are left; `more` is set while any are left.
     Collect {
         /// Id of the move's order.
         order: u64,
@@ -296,21 +297,21 @@ pub enum Request<'a> {
         /// Where to continue.
         from: &'a MoveCursor,
     },
-    /// Server to coordinator: the sizes and loads of the server's tablets, of [`MAX_LOADS`] at
-    /// most.
+    /// Server to coordinator: report the sizes and loads of the server's tablets, at most
+    /// [`MAX_LOADS`] of them.
     Loads {
         /// Id of the server.
         server: u32,
-        /// Bytes of objects that its log has room for.
+        /// Bytes of objects that the server's log has room for.
         capacity: u64,
         /// The load of each tablet.
         loads: &'a [Load],
     },
-    /// To a backup.
+    /// To a backup: see [`BackupRequest`].
     Backup(BackupRequest<'a>),
 }
 
-/// A part of a failed server that another has recovered: see [`Request::Recovered`].
+/// A part of a failed server that another server has recovered: see [`Request::Recovered`].
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -318,8 +319,8 @@ pub enum Request<'a> {
 pub struct RecoveredPart {
     /// Id of the recovery order.
     pub order: U64,
-    /// Segment of the recovering server's log at which the part begins: entries from there on
-    /// count.
+    /// Segment of the recovering server's log at which the part begins: only entries in this
+    /// segment and later ones count.
     pub since: U64,
 }
 
@@ -340,10 +341,10 @@ pub struct RecoveredPart {
 )]
 #[repr(C)]
 pub struct ClusterSeen {
-    /// The cluster's id; zero if it has none.
+    /// The cluster's id; zero if the server belongs to none yet.
     pub cluster: U64,
-    /// The highest version of the map that the server received, since its start or, as far as its
-    /// disk recorded it, before.
+    /// The highest version of the map that the server has received, or that its disk recorded
+    /// before its start.
     pub version: U64,
 }
 
@@ -358,11 +359,11 @@ pub const MAX_LOADS: usize = 1024;
 pub struct Load {
     /// Table id.
     pub table: U32,
-    /// Requests a second.
+    /// Requests per second for the tablet.
     pub requests: U32,
-    /// The part of these requests that is for the upper half of its positions.
+    /// How many of these requests are for the upper half of the tablet's positions.
     pub second_half: U32,
-    /// Bytes of its objects in the log, keys and headers included.
+    /// Bytes of the tablet's objects in the log, keys and headers included.
     pub bytes: U64,
     /// The tablet's positions.
     pub range: RangeBytes,
@@ -386,7 +387,7 @@ pub enum Malformed {
     /// A value over the limit.
     #[error("value of {0} bytes is over the limit of 1 MB")]
     ValueTooLarge(usize),
-    /// A name over the limit, empty, or not UTF-8.
+    /// A name that is too long, empty, or not UTF-8.
     #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
     Name,
     /// A name that is not valid for a rack.
@@ -395,7 +396,7 @@ pub enum Malformed {
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
-    /// A table id with the bit of a table of completions.
+    /// A table id with [the bit](crate::once::COMPLETIONS) of a table of completions.
     #[error("table id {0} is over the limit of {max}", max = COMPLETIONS - 1)]
     Table(u32),
     /// More tablets than a table may have.
@@ -407,13 +408,13 @@ pub enum Malformed {
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
-    /// An invalid or too long selection of tablets.
+    /// A selection of tablets that is invalid or too long.
     #[error("an invalid selection of tablets")]
     Selection,
-    /// An operation id in a request that does not take one.
+    /// An operation's id in a request that takes none.
     #[error("operation {0} takes no id")]
     Id(u8),
-    /// An offset outside a segment, or in a request that does not take one.
+    /// An offset outside a segment, or in a request that takes no offset.
     #[error("offset {0} is not in a segment, or does not belong there")]
     Offset(u32),
 }
@@ -444,17 +445,17 @@ const DRAIN: u8 = 44;
 const LOADS: u8 = 45;
 const COPY_CATALOG: u8 = 46;
 
-/// Bit in `op` of a request whose operation has an id.
+/// The bit of `op` that marks a request with an operation's id.
 const WITH_ID: u8 = 0x80;
 
-/// Code in `condition` of a scan that goes on from a cursor.
+/// Value of `condition` in a scan that goes on from a cursor.
 const CONTINUE: u8 = 1;
 
 impl<'a> Request<'a> {
     /// Returns the request's bytes in three parts: header, key, value.
     ///
     /// # Panics
-    /// When the key or a name is over its limit: callers check input from outside.
+    /// When the key or a name is over its limit. Callers check what comes from outside.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> (RequestHeader, &'a [u8], &'a [u8]) {
@@ -547,7 +548,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Parses a request, and its operation's id if there is one.
+    /// Parses a request, and its operation's id if it has one.
     ///
     /// # Errors
     /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
@@ -711,8 +712,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the table and key of the object that the request is for, if it is for a single
-    /// object.
+    /// Returns the table and key of the object that the request is for; `None` if it is not for a
+    /// single object.
     #[must_use]
     #[inline]
     pub fn object(&self) -> Option<(u32, &'a [u8])> {
@@ -726,8 +727,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the position in its table, with keys hashed by `seed`, whose tablet's server the
-    /// request is for. Zero if it is for the table as a whole.
+    /// Returns the position whose tablet's server the request is for, with keys hashed by `seed`. A
+    /// request for the table as a whole has position zero.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
@@ -751,8 +752,8 @@ impl<'a> Request<'a> {
         )
     }
 
-    /// Returns whether executing it twice has the same effect as once, so that it may be sent again
-    /// when its answer is lost.
+    /// Returns whether executing the request twice has the same effect as once, so that it may be
+    /// sent again when its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         !self.changes_object() && !matches!(self, Self::DropTable { .. })

@@ -14,8 +14,8 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 24;
 
-/// The largest number of slots a session can have: what the bits of [`Header::slot`] that number
-/// them can count.
+/// The largest number of slots that a session can have: [`Header::slot`] has six bits for their
+/// numbers.
 pub const MAX_SLOTS: usize = 64;
 
 /// Flag in [`Header::slot`]: the session's server sent the packet. `session` is then an index at
@@ -40,27 +40,27 @@ pub enum Kind {
     Connect = 1,
     /// Server to client: the session is open. Payload: [`Accept`].
     Accept = 2,
-    /// Server to client: refused. `offset` is a [`Refusal`]; `session` and `token` are those of the
-    /// refused packet, or the client's index and nonce if that was a `Connect`.
+    /// Server to client: refused. `offset` is a [`Refusal`]. `session` and `token` are those of the
+    /// refused packet; if that was a `Connect`, they are the client's index and nonce.
     Refuse = 3,
     /// Client to server: a fragment of a request.
     Request = 4,
     /// Server to client: a fragment of a response.
     Response = 5,
-    /// Receiver of a long message to its sender: bytes before `offset` may be sent.
+    /// Receiver of a long message to its sender: the bytes before `offset` may be sent.
     Grant = 6,
     /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
     Resend = 7,
-    /// In answer to a repetition: the request is being executed, or the bytes will come; keep
-    /// waiting.
+    /// To the sender of a repeated packet: the request is being executed, or the missing bytes will
+    /// come; keep waiting.
     Busy = 8,
-    /// Server to client: not executed; send it again after `offset` microseconds.
+    /// Server to client: the request was not executed; send it again after `offset` microseconds.
     Retry = 9,
     /// Client to server: does the session still exist?
     Ping = 10,
-    /// Answer to `Ping`.
+    /// Server to client: the session still exists, in answer to `Ping`.
     Pong = 11,
-    /// Either way: the session is over.
+    /// From either end: the session is over.
     Close = 12,
     /// Client to server: the whole response has arrived; the server need not hold it.
     Ack = 13,
@@ -97,7 +97,7 @@ pub enum Refusal {
     UnknownSession = 0,
     /// The server speaks another [`PROTOCOL_VERSION`].
     Version = 1,
-    /// The server has its maximum of sessions.
+    /// The server has as many sessions as it allows.
     Full = 2,
     /// The server is shutting down.
     Draining = 3,
@@ -125,16 +125,16 @@ impl TryFrom<u32> for Refusal {
 pub struct Header {
     /// A [`Kind`].
     pub kind: u8,
-    /// Slot of the request ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
+    /// Number of the request's slot ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
     pub slot: u8,
     /// Bytes of payload that follow this header.
     pub payload: U16,
     /// Index of the session at the receiver.
     pub session: U32,
-    /// The session's token, drawn at random by its server: a stray packet is recognized by another
-    /// token.
+    /// The session's token, drawn at random by its server. A stray packet has another token.
     pub token: U32,
-    /// Number of the request in its slot, from 1; grows by one a request, and wraps.
+    /// Number of the request in its slot. It begins at 1, grows by one with each request, and
+    /// wraps.
     pub sequence: U32,
     /// Offset in the message at which the payload begins (or see [`Kind`]).
     pub offset: U32,
@@ -159,7 +159,7 @@ impl Header {
         self.slot & FROM_SERVER != 0
     }
 
-    /// Returns whether the server holds memory for this response until it is acknowledged.
+    /// Returns whether the server holds memory for this response until the client acknowledges it.
     #[inline]
     #[must_use]
     pub fn held(&self) -> bool {
@@ -192,18 +192,18 @@ pub enum Malformed {
 /// One packet within a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its purpose.
+    /// The purpose of the packet.
     pub kind: Kind,
-    /// Its header.
+    /// The header of the packet.
     pub header: &'a Header,
-    /// Its payload.
+    /// The payload of the packet.
     pub payload: &'a [u8],
 }
 
 /// Splits the first packet off a frame; returns it and the rest of the frame.
 ///
 /// # Errors
-/// [`Malformed`]; then the rest of the frame is lost too, as there is no way to find the next
+/// [`Malformed`]. The rest of the frame is then lost too, as there is no way to find the next
 /// packet.
 #[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
@@ -218,8 +218,8 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame is as long as the session's
-/// longest.
+/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame is as long as the longest
+/// frame of the session.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -231,7 +231,8 @@ pub struct Connect {
     pub slots: U16,
     /// Index of the session at the client.
     pub session: U32,
-    /// Drawn at random by the client, so that a repeated `Connect` finds its first answer.
+    /// Drawn at random by the client. By it the server recognizes a repeated `Connect` and repeats
+    /// its answer.
     pub nonce: U32,
     /// The largest frame that the client and its path can carry, in bytes.
     pub mtu: U32,

@@ -1,8 +1,8 @@
 //! Tablets: parts of tables, each served by one server.
 //!
-//! All objects of a table are in one order, that of their keys' [`position`]s, which is also the
-//! order of scans; a tablet is a range of that order. The hash is seeded with the cluster's id, so
-//! that outsiders cannot choose keys that all fall together.
+//! All objects of a table are in one order: that of their keys' [`position`]s, which is also the
+//! order of scans. A tablet is a range of positions. The hash is seeded with the cluster's id, so
+//! that outsiders cannot choose keys that all fall into one tablet.
 
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -14,7 +14,7 @@ pub const MAX_TABLETS: usize = 1024;
 #[inline]
 #[must_use]
 pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
-    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in
+    // The table's id, times an odd constant, is added to the seed: so neighbouring ids differ in
     // high bits too.
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
@@ -74,8 +74,8 @@ impl Range {
         })
     }
 
-    /// Splits the range into `count` parts, as even as possible; into fewer if it has fewer
-    /// positions.
+    /// Splits the range into `count` parts that are as equal as possible, or into as many parts as
+    /// it has positions if these are fewer.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -94,8 +94,8 @@ impl Range {
 }
 
 impl fmt::Display for Range {
-    /// Shows the leading 16 bits in hexadecimal, `0000..3fff` or `c000..ffff`; all 64 bits if 16 do
-    /// not determine the range.
+    /// Shows the leading 16 bits of both ends in hexadecimal, such as `0000..3fff` or `c000..ffff`;
+    /// all 64 bits if 16 do not determine the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REST: u64 = u64::MAX >> 16;
         if self.first & REST == 0 && self.last & REST == REST {
@@ -106,12 +106,12 @@ impl fmt::Display for Range {
     }
 }
 
-/// A tablet.
+/// A tablet: a range of a table's positions.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tablet {
     /// Id of its table.
     pub table: u32,
-    /// Its part of the table's positions.
+    /// The tablet's part of the table's positions.
     pub range: Range,
 }
 

@@ -1,9 +1,10 @@
 //! The type of an object's value: bytes as a client wrote them, or the sum of increments.
 //!
 //! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. Log
-//! entries and scan records encode the type in the field of the value's length: a counter has a
-//! length above [`MAX_VALUE`] there, which no value has. So a type costs no byte, and programs from
-//! before there were types refuse such an entry instead of adding to it as another type.
+//! entries and scan records encode the type in the field of the value's length: there a counter has
+//! a length above [`MAX_VALUE`], which no value has. So a type takes no additional byte. Programs
+//! from before there were types refuse such an entry; otherwise they could add to it as another
+//! type.
 
 use crate::MAX_VALUE;
 use std::fmt;
@@ -21,7 +22,7 @@ const _: () = assert!(INTEGER_LENGTH as usize > MAX_VALUE && DOUBLE_LENGTH as us
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum ValueType {
-    /// Bytes that a client wrote. The first increment of eight such bytes sets their type.
+    /// Bytes that a client wrote. If there are eight of them, the first increment sets their type.
     #[default]
     Bytes = 0,
     /// The sum of integer increments, a little-endian `i64`.
@@ -38,8 +39,8 @@ impl ValueType {
         self as u32
     }
 
-    /// Returns the type of a code. Codes of newer programs give [`Bytes`](Self::Bytes), which is
-    /// right for every value.
+    /// Returns the type of a code. The codes of newer programs give [`Bytes`](Self::Bytes), as
+    /// every value can be read as bytes.
     #[must_use]
     #[inline]
     pub fn of_code(code: u32) -> Self {
@@ -88,7 +89,8 @@ pub enum Number {
 }
 
 impl Number {
-    /// Returns the number in a value of this type; `None` when it is not a counter.
+    /// Returns the number in a value of this type; `None` when the type or the length is not a
+    /// counter's.
     #[must_use]
     pub fn of(value_type: ValueType, value: &[u8]) -> Option<Self> {
         let bytes = value.try_into().ok()?;
@@ -117,11 +119,12 @@ impl Number {
         }
     }
 
-    /// Adds this number to the present object: an absent one counts as zero, and eight bytes
-    /// without a type count as a number of this type.
+    /// Adds this number to the present object. An absent object counts as zero, and eight bytes
+    /// without a type count as a number of this number's type.
     ///
     /// # Errors
-    /// [`IncrementError`]; then the object must stay as it is.
+    /// [`IncrementError`] when the object cannot be incremented in this way; then it must not be
+    /// changed.
     pub fn added_to(self, present: Option<(ValueType, &[u8])>) -> Result<Self, IncrementError> {
         let (value_type, value) = present.unwrap_or((ValueType::Bytes, &[0; NUMBER_BYTES]));
         let bytes: [u8; NUMBER_BYTES] = value.try_into().map_err(|_| IncrementError::Length)?;
@@ -134,8 +137,8 @@ impl Number {
             }
             (Self::Double(delta), value_type) => {
                 let present = f64::from_le_bytes(bytes);
-                // Integers below 2^52 are subnormal doubles: bytes that an old program wrote as an
-                // integer counter must not be taken for a double.
+                // Integers below 2^52 are subnormal doubles. So bytes that an old program wrote as
+                // an integer counter must not be taken for a double.
                 if value_type == ValueType::Bytes && present != 0.0 && !present.is_normal() {
                     return Err(IncrementError::NoDouble);
                 }

@@ -40,7 +40,7 @@ proptest! {
     ) {
         let mut bytes = bytes;
         if small && bytes.len() >= 4 {
-            // Without this hardly any bytes parse.
+            // Without these two bytes hardly any input parses.
             (bytes[0], bytes[1]) = (1, 1 + bytes[1] % 3);
             (bytes[2], bytes[3]) = (bytes[2] % 64, bytes[3] % 3);
         }

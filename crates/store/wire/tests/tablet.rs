@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// Clients and servers of different versions must agree on these.
+/// Clients and servers of different versions must agree on these numbers.
 #[test]
 fn a_key_stays_where_it_is() {
     assert_eq!(hash(7, 1, b"key"), KEY_OF_TABLE_1);

@@ -1,6 +1,6 @@
-//! Runs every scenario of `bench store` briefly, with the peers alone: `cargo run --release
-//! --example peers -- OUTPUT.html`. Shows whether the load generator, the peers and the bare path
-//! give sane figures on this machine.
+//! Runs every scenario of `bench store` briefly, with the peers alone:
+//! `cargo run --release --example peers -- OUTPUT.html`. Shows whether the load generator, the
+//! peers and the bare path give plausible figures on this machine.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::PathBuf;

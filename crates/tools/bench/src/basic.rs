@@ -1,6 +1,6 @@
-//! The basic latency table: objects of 100 B to 1 MB with keys of 30 B, read and written by one
-//! client, next to the figures that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM
-//! C2000", May 2014).
+//! The basic latency table: one client reads and writes objects of 100 B to 1 MB with keys of 30 B.
+//! The results stand next to the figures that \[MMS\] published ("RAMCloud on Micro Modular Server
+//! with ATOM C2000", May 2014).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// Limit on the total bytes of the values of one size.
 const WORKING_SET: usize = 64_000_000;
 
-/// Limit on the keys of one size. Fewer are used if their values exceed [`WORKING_SET`].
+/// Limit on the keys of one size. Fewer keys are used if their values would exceed [`WORKING_SET`].
 const MAX_KEYS: usize = 10_000;
 
 /// Limit on the operations that one client of an open loop has in flight.
@@ -38,15 +38,15 @@ pub enum OpKind {
     Write,
 }
 
-/// A line of \[MMS\]'s table. Times are in us; bandwidths are in the source's "MB/s", which are
-/// MiB/s (100 B in 13.8 us are 6.9 of them).
+/// A line of \[MMS\]'s table. Times are in us. Bandwidths are in the source's "MB/s", which are
+/// MiB/s: 100 B in 13.8 us are 6.9 MiB/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Read or write.
     pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Atom server behind a store-and-forward switch: mean of the averages over 100 ms.
+    /// Atom server with a store-and-forward switch in the path: mean of the averages over 100 ms.
     pub atom_avg: f64,
     /// The smallest of these averages.
     pub atom_min: f64,
@@ -101,22 +101,22 @@ pub const PUBLISHED: [Published; 10] = [
 pub struct Settings {
     /// Whether the clients spin or sleep.
     pub wait: Wait,
-    /// Clients, each on a connection of its own; one generator thread drives them all.
+    /// Number of clients, each with its own connection. One generator thread drives all clients.
     pub clients: usize,
-    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer. In
-    /// an open load, up to 64 are in flight.
+    /// Operations that each client keeps in flight in a closed load; with 1, it waits for every
+    /// answer. In an open load, each client has up to 64 operations in flight.
     pub depth: usize,
-    /// Whether clients wait for answers (closed) or for the clock (open).
+    /// Whether clients send the next operation after an answer (closed) or at given times (open).
     pub pace: Pace,
-    /// Warm-up time of a cell, which does not count.
+    /// Warm-up time of a cell. It does not count.
     pub warm_up: Duration,
     /// Measuring time of a cell.
     pub duration: Duration,
-    /// Measurements of each cell and target.
+    /// Number of measurements of each cell and target.
     pub rounds: usize,
     /// Object sizes in bytes.
     pub sizes: Vec<usize>,
-    /// Keys of each size; by default 10,000, or fewer so that the values are 64 MB in all.
+    /// Number of keys of each size. `None`: 10,000, or fewer if their values exceed 64 MB.
     pub keys: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ pub struct Basic {
     pub clients: usize,
     /// Operations that each client kept in flight, in a closed load.
     pub depth: usize,
-    /// Whether clients waited for answers or for the clock.
+    /// Whether clients sent operations after answers or at given times.
     pub pace: Pace,
     /// The lines: reads, then writes, by size.
     pub rows: Vec<Cell>,
@@ -162,8 +162,8 @@ pub struct Cell {
     pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and the
-    /// worst period.
+    /// Averages over periods of 100 ms, in ns: the median of the rounds' means, the best period,
+    /// and the worst period.
     pub periods: PeriodAverages,
     /// Quantiles in ns.
     pub latency: Summary,
@@ -178,11 +178,12 @@ pub struct Cell {
 }
 
 /// Measures the table of each target. For every kind and size the targets alternate, `rounds`
-/// times, so that changes of the machine affect all of them. Calls `progress` with a description of
-/// each cell before measuring it.
+/// times, so that changes of the machine affect all targets. Calls `progress` with a description of
+/// each cell before measuring the cell.
 ///
 /// # Errors
-/// When a target's connection breaks, or its memory is too small for the objects of a size.
+/// When a target's connection breaks, or the target's memory is too small for the objects of a
+/// size.
 pub fn measure(
     targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
@@ -206,8 +207,8 @@ pub fn measure(
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys =
                 settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
-            // Shrink the objects of earlier sizes whose keys this size does not overwrite: they
-            // would take memory in addition.
+            // Objects of earlier sizes that this size does not overwrite would take memory in
+            // addition, so they are overwritten with small values.
             for target in targets.iter_mut().filter(|_| keys < held) {
                 target.set_active(true);
                 preload_range(target.as_mut(), &Workload::writes(held, 0), keys..held)?;

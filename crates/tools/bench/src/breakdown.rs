@@ -1,5 +1,5 @@
-//! Breaks the time of one operation down into client code, driver and network, server code, driver
-//! and network, and client code.
+//! Breaks the time of one operation down into five stages: client code, driver and network, server
+//! code, driver and network, and client code.
 //!
 //! ```text
 //! Co   from the call until the driver takes the request over
@@ -37,18 +37,19 @@ pub const CHAPTERS: &[Chapter] =
 /// Object sizes in bytes.
 pub(crate) const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
 
-/// Approximate total bytes of the objects of one size; it limits the number of large ones.
+/// Approximate limit on the total bytes of the objects of one size. It limits the number of large
+/// objects.
 const SET_BYTES: usize = 16 << 20;
 
 /// Limit on the objects of one size.
 const MOST_KEYS: usize = 10_000;
 
-/// Times of a 100 B read in the published system, in us: client, drivers and network, server, and
-/// total; then its ping \[MMS\].
+/// Times of a 100 B read in the published system, in us: client, drivers and network, server,
+/// total, and ping \[MMS\].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
-/// A stage inside the server, with the names of its counters: the median of its time, and the mean
-/// of its events.
+/// A stage inside the server, with the names of two counters: the median of the stage's time, and
+/// the mean of its events.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     time: &'static str,
@@ -77,15 +78,15 @@ pub(crate) fn objects(size: usize) -> Objects {
 struct Stages {
     out: f64,
     server: f64,
-    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other requests,
-    /// and includes a time stamp.
+    /// Stages inside the server, in the order of [`INSIDE`]. Each stage is measured on different
+    /// requests, and its time includes one time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,
 }
 
 impl Stages {
-    /// Returns the time in drivers and network, both ways: the remainder.
+    /// Returns the time in drivers and network in both directions: the total less the other stages.
     fn path(&self) -> f64 {
         (self.total - self.out - self.server - self.back).max(0.0)
     }
@@ -94,7 +95,7 @@ impl Stages {
 /// Measures the breakdown over memif, which is memory that both processes share.
 ///
 /// # Errors
-/// When the server cannot be started, or gives a wrong answer or none.
+/// When the server cannot be started, gives a wrong answer, or gives no answer.
 pub fn memif(settings: &Settings, findings: &mut Findings) -> Result<()> {
     over(Transport::Memif, settings, findings)
 }
@@ -123,7 +124,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     for size in SIZES {
         let objects = objects(size);
         bench.single.fill(&objects)?;
-        // Reads and writes alternate, so that a drift of the machine affects both alike.
+        // Reads and writes alternate, so that a drift of the machine affects both equally.
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for _ in 0..lab.rounds {
             reads.push(bench.stages(&objects, false)?);
@@ -259,8 +260,8 @@ fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
         .table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
 }
 
-/// Adds a drawing for each size, with bars for its read, its write, and the ping. Of the two ways
-/// between the ends only the sum is known; they are drawn as halves of it.
+/// Adds a drawing for each size, with bars for the read, the write, and the ping. Of the times to
+/// and from the server only the sum is known; the drawing shows each as half of the sum.
 fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     const KINDS: [&str; 7] = [
         "client code (Co, Ci)",
@@ -275,7 +276,7 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     for (pair, size) in rows.chunks(2).zip(SIZES) {
         let bar = |(name, stages): &(String, Stages)| {
             let half = stages.path() / 2.0;
-            // Scaled so that the stages add up to the server's time without their stamps.
+            // Scaled so that the stages add up to the server's time, which has no stamps in it.
             let scale = stages.server / stages.inside.iter().sum::<f64>().max(1.0);
             let mut parts = vec![(0, stages.out), (1, half)];
             parts.extend(inside.clone().map(|(kind, stage)| (kind, stages.inside[stage] * scale)));
@@ -291,7 +292,7 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     }
 }
 
-/// Measures medians, each over `duration`.
+/// Measures medians. Each measurement takes `duration`.
 struct Bench {
     single: Single,
     scale: Scale,
@@ -328,7 +329,7 @@ impl Bench {
         Ok(Stages { out, server, inside, back, total })
     }
 
-    /// Measures the median of the drivers' ping in ns; `None` for drivers without one.
+    /// Measures the median of the drivers' ping in ns. Returns `None` if the driver has no ping.
     fn ping(&mut self) -> Result<Option<f64>> {
         let mut times = Latencies::new();
         let start = Instant::now();

@@ -1,4 +1,5 @@
-//! `bench bypass`: what bypassing the kernel gains, and how much of a read is then our own code.
+//! `bench bypass`: how much a read gains by bypassing the kernel, and what share of its time is
+//! then our own code.
 
 use anyhow::Result;
 use sprat_client::Mode;
@@ -25,14 +26,14 @@ const XDP: &str = "sprat fast+dpdk af_xdp";
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 
-/// Round trips of the rung that uses only shared memory.
+/// Number of round trips on the lowest rung, which uses only shared memory.
 const ROUND_TRIPS: u64 = 1_000_000;
 
-/// Reads in the distribution: enough for a thousand beyond p99.9.
+/// Number of reads in the distribution: enough for a thousand beyond p99.9.
 const TAIL_SAMPLES: u64 = 1_000_000;
 
-/// Measures the ladder of paths, from shared memory to TCP between sleeping threads: the bare round
-/// trip of each, and a read over it.
+/// Measures the ladder of paths, from shared memory to TCP between sleeping threads. For each path,
+/// measures the bare round trip, and a read over the path.
 fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.lab.undisturbed();
     let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;
@@ -173,7 +174,7 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Measures the tail: finds what delayed the slowest of a thousand reads.
+/// Measures the tail, and finds the causes that delayed the slowest thousandth of the reads.
 fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let measured = distribution::Settings {
         lab: settings.lab.undisturbed(),

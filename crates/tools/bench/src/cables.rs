@@ -1,4 +1,4 @@
-//! Virtual Ethernet cables (veth) in a network namespace of the benchmark's own, for paths over
+//! Virtual Ethernet cables (veth) in the benchmark's own network namespace, for paths over
 //! interfaces of the kernel. The machine's own interfaces are not affected.
 
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A virtual cable. Only [`Cables::lay`] makes one, so the interfaces exist.
+/// A virtual cable. Only [`Cables::lay`] makes cables, so the interfaces exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cable {
     server: &'static str,
@@ -27,8 +27,8 @@ impl Cable {
     }
 }
 
-/// A cable for each way to drive its ends, since the XDP program that one driver leaves on an
-/// interface would disturb the other.
+/// One cable for each of two drivers: the XDP program that one driver leaves on an interface would
+/// disturb the other driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cables {
     /// For packet sockets.
@@ -40,10 +40,10 @@ pub struct Cables {
 impl Cables {
     /// Moves the calling thread into a new network namespace with a loopback interface, and makes
     /// the cables there. Threads and processes inherit the namespace from the thread that starts
-    /// them, so call this before starting others. The namespace ends with the last of them.
+    /// them, so call this before starting others. The namespace ends when the last of them ends.
     ///
     /// # Errors
-    /// `ip` is missing, or the machine does not allow the namespace or the cables: the text has the
+    /// `ip` is missing, or the machine does not allow the namespace or the cables. The text has the
     /// reason and a remedy. The thread is then in its original namespace.
     pub fn lay() -> Result<Self, String> {
         ip(&["-V"])?; // fails before anything has changed, if `ip` is missing
@@ -64,13 +64,13 @@ impl Cables {
     /// Makes the interfaces in the new namespace.
     fn furnish() -> Result<Self, String> {
         ip(&["link", "set", "lo", "up"])?;
-        // Without IPv6, the kernel sends no packets of its own that would disturb the measurement.
-        // Fails on a kernel that has no IPv6.
+        // Without IPv6, the kernel sends no packets that would disturb the measurement. The write
+        // fails on a kernel that has no IPv6.
         for interfaces in ["all", "default"] {
             let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
         }
-        // DPDK's packet sockets join a fanout group numbered by the process's id XOR the
-        // interface's index. The indices are far apart, so that two processes' groups differ.
+        // DPDK's packet sockets join a fanout group whose number is the process's id XOR the
+        // interface's index. The indices are far apart, so that two processes get different groups.
         let cable = |[server, client]: [&'static str; 2], [near, far]: [&str; 2]| {
             ip(&[
                 "link", "add", server, "index", near, "type", "veth", "peer", "name", client,

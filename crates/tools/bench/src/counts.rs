@@ -1,8 +1,8 @@
-//! Counts hardware events of an operation, stage by stage: the breakdown's stamps, read from an
+//! Counts hardware events of an operation, stage by stage. The breakdown's stamps are read from an
 //! event counter instead of a clock.
 //!
-//! Each event has a pass of its own, since reading a counter is a system call, which takes longer
-//! than most stages. The events of the reading itself are subtracted; those in the kernel are not
+//! Each event has a pass of its own, since a counter is read by a system call, which takes longer
+//! than most stages. The events of the reading itself are subtracted. Events in the kernel are not
 //! counted.
 
 use anyhow::{Context, Result};
@@ -20,24 +20,24 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::{Duration, Instant};
 
-/// Limit on the operations of a kind and size that are counted, after as many that are not. Fewer
-/// are counted if they take longer than [`Lab::duration`]: if both ends share a core, each answer
-/// may take a time slice of some milliseconds.
+/// Limit on the operations of a kind and size that are counted; as many precede them uncounted.
+/// Fewer are counted if they take longer than [`Lab::duration`]: if both ends share a core, each
+/// answer may take a time slice of some milliseconds.
 const OPERATIONS: usize = 1_000;
 
 /// Mean events of one kind of operation.
 struct Counted {
     name: String,
-    /// In the client's code: from the call to the driver, and from the driver to the caller.
+    /// In the client's code: from the call to the driver, and from the driver back to the caller.
     out: f64,
     back: f64,
-    /// In the server's code, in all and in each stage.
+    /// In the server's code: in total, and in each stage.
     server: f64,
     inside: [f64; INSIDE.len()],
 }
 
-/// Counts each of [`Settings::count`] over a transport. An event that cannot be counted on this
-/// machine yields rows with the reason.
+/// Counts each event of [`Settings::count`] over a transport. If this machine cannot count an
+/// event, the event's rows state the reason.
 ///
 /// # Errors
 /// When a server cannot be started or fails.
@@ -114,8 +114,8 @@ fn pass(
     Ok(rows)
 }
 
-/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns their number, and
-/// the sums of the events in the client on the way out and back.
+/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns the number of
+/// operations, and the sums of the client's events before sending and after receiving.
 fn operate(
     single: &mut Single,
     objects: &Objects,

@@ -1,5 +1,5 @@
-//! The bare path: a thread of this process echoes datagrams and streams. Its latency is what
-//! remains of an operation without the store.
+//! The bare path: a thread of this process echoes datagrams and streams. Its latency is the part of
+//! an operation that is not the store's.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -16,7 +16,8 @@ use crate::peers::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined}
 use sprat_measure::cpu::Pinned;
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Limit on the length of an echoed frame, in bytes. Connecting with a longer frame fails.
+/// Limit on the length of an echoed frame, in bytes. A longer frame is rejected before the server
+/// starts.
 pub const MAX_FRAME: usize = 60_000;
 
 /// Lower limit on the length of an echoed frame, in bytes: the operation's tag must fit.
@@ -41,7 +42,7 @@ pub enum Carrier {
     Tcp,
 }
 
-/// A thread that echoes on the loopback interface. Dropping this value ends it.
+/// A thread that echoes on the loopback interface. Dropping this value ends the thread.
 #[derive(Debug)]
 pub struct EchoServer {
     addr: SocketAddr,
@@ -52,7 +53,7 @@ pub struct EchoServer {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Set while another target is measured: a spinning server must not take a core from it.
+    /// Set while another target is measured: a spinning echo server must not take a core from it.
     parked: AtomicBool,
 }
 
@@ -87,7 +88,7 @@ impl EchoServer {
         Ok(Self { addr, shared, thread: Some(thread) })
     }
 
-    /// Returns the address at which it listens.
+    /// Returns the address at which the server listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -113,7 +114,7 @@ impl Drop for EchoServer {
 }
 
 impl Shared {
-    /// Returns whether to go on, after waiting while parked.
+    /// Waits while parked. Returns whether to continue.
     fn go_on(&self) -> bool {
         while self.parked.load(Ordering::Acquire) && !self.stop.load(Ordering::Acquire) {
             std::thread::park_timeout(STOP_CHECK);
@@ -135,7 +136,7 @@ fn echo_datagrams(socket: &UdpSocket, shared: &Shared) {
 fn echo_streams(listener: &TcpListener, wait: Wait, shared: &Shared) {
     while shared.go_on() {
         match listener.accept() {
-            // When the stream ends, orderly or not, the next is accepted.
+            // After the stream ends, with or without an error, the next stream is accepted.
             Ok((stream, _)) => drop(echo_stream(stream, wait, shared)),
             Err(_) => sprat_measure::cpu::pause(Duration::from_millis(1)),
         }
@@ -217,13 +218,13 @@ pub fn target(
 }
 
 struct TcpEcho {
-    // Dropped, and so closed, before the server's thread is joined.
+    // Dropped before the server's thread is joined, so that the stream is closed then.
     stream: Pipelined<Frames>,
     server: EchoServer,
     frame: Vec<u8>,
 }
 
-/// The codec of a stream of frames, whose lengths are known from the requests.
+/// The codec of a stream of frames. Requests determine the lengths of the frames.
 #[derive(Debug)]
 struct Frames {
     value_bytes: usize,

@@ -1,5 +1,5 @@
-//! `bench ping`: measures the ladder of round trips to a running server: its driver, an echo, a
-//! read.
+//! `bench ping`: measures the ladder of round trips to a running server: to its driver, an echo by
+//! the server, and a read.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub struct Rung {
     pub what: &'static str,
     /// Number of round trips.
     pub samples: u64,
-    /// The shortest round trip in ns, exact to three digits like the other times.
+    /// The shortest round trip in ns. Like the other times, it is exact to three digits.
     pub min: u64,
     /// The median in ns.
     pub p50: u64,
@@ -43,7 +43,7 @@ pub struct Ladder {
     pub transport: String,
     /// Bytes of the echoed and read values.
     pub bytes: usize,
-    /// The rungs, from the wire up.
+    /// The rungs, the lowest first.
     pub rungs: Vec<Rung>,
 }
 
@@ -51,7 +51,7 @@ pub struct Ladder {
 pub struct Climber(Single);
 
 impl Climber {
-    /// Connects to the cluster, and makes the benchmarks' table, which the caller has to drop.
+    /// Connects to the cluster, and makes the benchmarks' table. The caller has to drop the table.
     ///
     /// # Errors
     /// When the cluster does not answer, or refuses to create the table.
@@ -60,11 +60,11 @@ impl Climber {
     }
 }
 
-/// Measures the ladder for about `duration`, alternating between the rungs, with objects of
-/// `bytes`.
+/// Measures the ladder for about `duration`, with objects of `bytes`. The rungs alternate.
 ///
 /// # Errors
-/// When the cluster gives an answer of another status or length, or none in five seconds.
+/// When the cluster gives an answer with an unexpected status or length, or no answer in five
+/// seconds.
 pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladder> {
     let Climber(mut single) = climber;
     let objects = Objects::new(bytes, KEYS);

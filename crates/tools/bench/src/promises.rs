@@ -1,7 +1,7 @@
 //! Runs benchmarks in chapters, and judges their results against goals.
 //!
 //! Each chapter starts the systems that it compares, measures them alternately, and adds rows with
-//! goals to the [`Findings`]; something that could not be measured is a row that misses its goal.
+//! goals to the [`Findings`]. A figure that could not be measured is a row that misses its goal.
 //! Rows without a goal give additional figures.
 
 use std::path::PathBuf;
@@ -25,17 +25,17 @@ use sprat_measure::table::Table;
 pub struct Settings {
     /// The `sprat` binary.
     pub program: PathBuf,
-    /// Cores, rounds, times; the setup's `data` must be on a real disk.
+    /// Cores, rounds and times. The setup's `data` must be on a real disk.
     pub lab: Lab,
     /// Objects in the memory and restart chapters.
     pub objects: u64,
     /// Whether to run the longer and larger variant of chapters that have one.
     pub full: bool,
-    /// Runs only chapters whose name contains this.
+    /// If given, only chapters whose name contains this run.
     pub only: Option<String>,
-    /// Events that a breakdown counts besides the time.
+    /// Events that a breakdown counts in addition to the time.
     pub count: Vec<PerfEvent>,
-    /// Cables for paths that need one; or the reason why there are none, as a clause.
+    /// Cables for the paths that need them, or the reason why there are none, as a clause.
     pub cables: Result<Cables, String>,
 }
 
@@ -58,9 +58,9 @@ enum Page {
 /// A part of a run: its name, which [`Settings::only`] selects, and its function.
 pub type Chapter = (&'static str, fn(&Settings, &mut Findings) -> Result<()>);
 
-/// Runs the chapters one after another. Calls `progress` with the name of each chapter before it
-/// begins, and with its rows, tables and notes when it has ended. A chapter that fails becomes a
-/// row that misses its goal, and the run goes on.
+/// Runs the chapters one after another. Calls `progress` with the name of each chapter before the
+/// chapter begins, and with its rows, tables and notes after it has ended. A chapter that fails
+/// becomes a row that misses its goal, and the next chapter runs.
 pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     for &(name, chapter) in chapters {
@@ -147,21 +147,20 @@ impl Findings {
 }
 
 impl Settings {
-    /// Returns the configuration of Sprat on `transport`, with a server that waits as `server`
-    /// says.
+    /// Returns the configuration of Sprat on `transport`; `server` is how the server waits.
     pub(crate) fn sprat(&self, transport: Transport, server: Mode) -> Sprat {
         Sprat::new(self.program.clone(), transport, server)
     }
 }
 
-/// Returns a latency quantile of a series in us, the median of its rounds; `None` if an operation
-/// failed or none completed.
+/// Returns a latency quantile of a series in us: the median of its rounds. Returns `None` if an
+/// operation failed or no operation completed.
 pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
     sound(results, label).map(|series| series.quantile(quantile) / 1000.0)
 }
 
-/// Returns the operations per second of a series, the median of its rounds; `None` if an operation
-/// failed.
+/// Returns the operations per second of a series: the median of its rounds. Returns `None` if an
+/// operation failed.
 pub(crate) fn rate(results: &Results, label: &str) -> Option<f64> {
     sound(results, label).map(Series::ops_per_second)
 }

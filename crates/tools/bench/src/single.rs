@@ -1,5 +1,5 @@
-//! One operation at a time over our own client, with time stamps where it enters and leaves the
-//! client's code, its driver and the server.
+//! One operation at a time over our own client. Time stamps are taken where the operation enters
+//! and leaves the client's code, the client's driver and the server.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const KEY_BYTES: usize = 30;
 /// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again,
-/// which the client needs for its retransmissions.
+/// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again; the
+/// client needs the clock for its retransmissions.
 const LATE: u64 = 10_000_000;
 
 /// A client that spins until each answer arrives.
@@ -28,7 +28,7 @@ pub(crate) struct Single {
     locator: String,
 }
 
-/// The times of one operation, as [`stamp`]s and their differences: ticks, or counts of an event.
+/// The times of one operation: [`stamp`]s and their differences, in ticks or in counts of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OperationTimes {
     /// Stamp of the call.
@@ -36,25 +36,26 @@ pub(crate) struct OperationTimes {
     /// From the call until the client's driver took the request. Zero unless
     /// [`operate_stamped`](Single::operate_stamped) made the operation.
     pub(crate) out: u64,
-    /// From the driver's receipt of the answer until the return to the caller; zero like `out`.
+    /// From the driver's receipt of the answer until the return to the caller. Zero unless
+    /// [`operate_stamped`](Single::operate_stamped) made the operation.
     pub(crate) back: u64,
     /// From the call until the answer.
     pub(crate) total: u64,
-    /// The longest iteration of the client's loop, in [`ticks`]: unusually long if its thread was
-    /// held up.
+    /// The longest iteration of the client's loop, in [`ticks`]. It is unusually long if the
+    /// client's thread was held up.
     pub(crate) longest_iteration: u64,
 }
 
 /// The objects that operations read and write.
 pub(crate) struct Objects {
-    /// The value that is written; values that are read must have its length.
+    /// The value that is written. Values that are read must have the same length.
     pub(crate) value: Vec<u8>,
     /// Number of objects.
     pub(crate) keys: usize,
 }
 
 impl Objects {
-    /// Describes `keys` objects of `bytes` each.
+    /// Describes `keys` objects with values of `bytes` each.
     pub(crate) fn new(bytes: usize, keys: usize) -> Self {
         Self { value: vec![0x5a; bytes], keys }
     }
@@ -69,7 +70,7 @@ impl Objects {
 }
 
 impl Single {
-    /// Makes the table that loads use, unless it exists.
+    /// Makes the table that loads use, unless the table exists.
     ///
     /// # Errors
     /// When the cluster does not answer, or refuses to create or list tables.
@@ -95,8 +96,8 @@ impl Single {
     /// Reads or writes one object, and waits for the answer.
     ///
     /// # Errors
-    /// When the answer has another status or length than expected, none arrives within five
-    /// seconds, or the driver fails.
+    /// When the answer has an unexpected status or length, no answer arrives within five seconds,
+    /// or the driver fails.
     pub(crate) fn operate(
         &mut self,
         objects: &Objects,
@@ -149,19 +150,20 @@ impl Single {
         })
     }
 
-    /// Lets the server echo a value, and returns the round-trip time in [`ticks`].
+    /// Makes the server echo a value, and returns the round-trip time in [`ticks`].
     ///
     /// # Errors
-    /// When the answer has another status or length, or none arrives within five seconds.
+    /// When the answer has an unexpected status or length, no answer arrives within five seconds,
+    /// or the driver fails.
     pub(crate) fn echo(&mut self, value: &[u8]) -> Result<u64> {
         Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
-    /// Reads or writes one object as [`operate`](Self::operate) does, with stamps in the client's
-    /// driver too, from which it computes `out` and `back`.
+    /// Reads or writes one object as [`operate`](Self::operate) does. The client's driver also
+    /// takes stamps, from which `out` and `back` are computed.
     ///
     /// # Errors
-    /// As [`operate`](Self::operate).
+    /// For the reasons of [`operate`](Self::operate).
     pub(crate) fn operate_stamped(
         &mut self,
         objects: &Objects,
@@ -179,8 +181,8 @@ impl Single {
         })
     }
 
-    /// Pings the server's driver, which answers without involving the server, and returns the
-    /// round-trip time in [`ticks`]. Returns `None` if the driver has no ping.
+    /// Pings the server's driver, which answers without the server, and returns the round-trip time
+    /// in [`ticks`]. Returns `None` if the driver has no ping.
     ///
     /// # Errors
     /// When no answer arrives within five seconds, or the driver fails.

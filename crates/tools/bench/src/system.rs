@@ -1,4 +1,4 @@
-//! Whole servers, the peers and ours, that benchmarks start, measure, kill and restart.
+//! Whole servers, of the peers and our own, that benchmarks start, measure, kill and restart.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -22,28 +22,28 @@ pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Nothing: it is in memory only.
+    /// Nothing: the write is in memory only.
     Memory,
-    /// The end of the process; a power cut loses up to a second of writes (Redis: `appendfsync
-    /// everysec`).
+    /// The end of the process. A power cut loses up to a second of writes (Redis:
+    /// `appendfsync everysec`).
     Buffered,
-    /// A power cut: it is synced before the answer (Redis: `appendfsync always`).
+    /// A power cut: the write is synced before the answer (Redis: `appendfsync always`).
     Sync,
 }
 
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What its writes must survive.
+    /// What the server's writes must survive.
     pub durability: Durability,
-    /// The core to which its threads are pinned, if any.
+    /// The core to which the server's threads are pinned, if any.
     pub core: Option<usize>,
     /// Memory for objects in bytes.
     pub memory_bytes: u64,
-    /// Whether the server may rewrite its log by itself. Off by default, so that a restart replays
+    /// Whether the server may rewrite its log on its own. Off by default, so that a restart replays
     /// everything that was appended.
     pub rewrite_log: bool,
-    /// Folder on the disk to measure; each server makes its own folder in it.
+    /// Folder on the disk to measure. Each server makes its own folder in it.
     pub data: PathBuf,
 }
 
@@ -83,9 +83,9 @@ pub trait System {
     fn start(&self, setup: &Setup) -> Result<Box<dyn Server>>;
 }
 
-/// A running server. Dropping it kills its process.
+/// A running server. Dropping this value kills the server's process.
 pub trait Server {
-    /// Returns its process id.
+    /// Returns the server's process id.
     fn pid(&self) -> u32;
 
     /// Opens connections to the server.
@@ -94,8 +94,8 @@ pub trait Server {
     /// When a connection cannot be opened.
     fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
 
-    /// Kills the server with SIGKILL, restarts it on the same data, and waits until it answers;
-    /// returns the time since the new start.
+    /// Kills the server with SIGKILL, restarts it on its data, and waits until it answers. Returns
+    /// the time since the new start.
     ///
     /// # Errors
     /// When the server cannot be started again, or does not answer in time after the start.
@@ -109,7 +109,7 @@ pub struct Redis {
     pub unix: bool,
 }
 
-/// Redis with replicas, all in memory; a write completes when all of them have it (`WAIT`).
+/// Redis with replicas, all in memory. A write completes when all replicas have it (`WAIT`).
 #[derive(Clone, Copy, Debug)]
 pub struct RedisReplicas {
     /// Number of replicas: 1 or 3.
@@ -221,7 +221,7 @@ impl System for RedisReplicas {
 
 /// A running Redis primary with its replicas.
 struct RedisGroup {
-    // Dropped, and so killed, before the folder is removed.
+    // Dropped before the folder, so that the process is killed before the folder is removed.
     process: Process,
     _replicas: Vec<Process>,
     _folder: TempDir,
@@ -298,7 +298,7 @@ impl Arguments {
     }
 }
 
-/// The question by which to check that a server is ready, and the beginning of the answer.
+/// The question by which readiness is checked, and the beginning of the expected answer.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
     question: &'static [u8],
@@ -307,7 +307,7 @@ struct Ready {
 
 /// A running peer: its process and folder.
 struct LocalServer {
-    // Dropped, and so killed, before the folder is removed.
+    // Dropped before the folder, so that the process is killed before the folder is removed.
     process: Process,
     program: &'static str,
     arguments: Vec<OsString>,

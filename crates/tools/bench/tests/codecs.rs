@@ -1,4 +1,4 @@
-//! Decoding the peers' protocols from pieces, and from nonsense.
+//! Decodes the peers' protocols from pieces, and rejects malformed bytes.
 
 use proptest::prelude::*;
 use sprat_bench::peers::memcached::Meta;
@@ -30,8 +30,8 @@ fn meta(outcome: Outcome) -> Vec<u8> {
     }
 }
 
-/// Decodes `stream` as it grows byte by byte, and checks that every answer is decoded once, in
-/// order, and that the decoder never needs more bytes than there are.
+/// Decodes `stream` as it grows byte by byte. Checks that every answer is decoded once, in order,
+/// and that the decoder never asks for bytes beyond the answer's end.
 fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
     let (mut parsed, mut found) = (0, Vec::new());
     for end in 1..=stream.len() {

@@ -1,4 +1,4 @@
-//! Finding and explaining steps in the tail, on synthetic distributions.
+//! Finds and explains steps in the tail of synthetic distributions.
 
 use proptest::prelude::*;
 use sprat_bench::distribution::causes::{
@@ -69,8 +69,8 @@ proptest! {
         prop_assert_eq!(find(&all), vec![]);
     }
 
-    /// With a body, a thin heavy tail and two steps, `find` returns both steps with their positions
-    /// and sizes, and no other.
+    /// In a distribution with a body, a thin heavy tail and two steps, `find` returns the two steps
+    /// with their positions and sizes, and no other step.
     #[test]
     fn steps_are_found_where_they_are(
         median in 500.0..20_000.0_f64,
@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// A handful of operations is no step.
+    /// A handful of operations is not a step.
     #[test]
     fn a_few_operations_are_none(at in 20_000_u64..20_000_000, count in 1_u64..15, seed: u64) {
         let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
@@ -127,7 +127,7 @@ proptest! {
         let mut all = Latencies::new();
         samples.iter().for_each(|&ns| all.record(ns));
         samples.sort_unstable();
-        // Three digits: what is within 1/1000 may count on either side.
+        // Latencies have three digits: one within 1/1000 of the limit may count on either side.
         let share = |ns: f64| {
             let longer = samples.iter().filter(|&&one| one as f64 > ns).count();
             longer as f64 / samples.len() as f64
@@ -147,8 +147,8 @@ proptest! {
         }
     }
 
-    /// A cause is attributed to an end only if that end was held up for most of the excess time;
-    /// and only causes that take the core away exclude an operation.
+    /// A cause is attributed to an end only if that end was held up for at least half of the excess
+    /// time. Only causes that take the core away exclude an operation.
     #[test]
     fn every_cause_has_evidence(evidence in evidence()) {
         let cause = evidence.cause();
@@ -184,8 +184,8 @@ proptest! {
             }
             Cause::NeitherEnd => prop_assert!(!most(evidence.client) && !most(server)),
         }
-        // Each exclusion excludes what the one before it does, and nothing caused by the store or
-        // the network.
+        // Each exclusion excludes what the previous one does. None excludes operations that the
+        // store or the network delayed.
         let excluded = Exclusion::ALL.map(|exclusion| exclusion.excludes(cause));
         prop_assert!(excluded.is_sorted() && !excluded[0]);
         if excluded[2] {
@@ -265,7 +265,7 @@ fn examples_of_causes_of_a_hundred_microseconds() {
         (at(interrupted, quiet), Cause::Interrupt(PathEnd::Client), Verdict::Kernel),
         (at(stolen, quiet), Cause::Steal(PathEnd::Client), Verdict::Machine),
         (at(preempted, quiet), Cause::Preemption(PathEnd::Client), Verdict::Kernel),
-        // The thread was switched out at another time and briefly: it lost no time by that.
+        // The thread was switched out briefly, at another time, and lost no time by it.
         (
             at(EndObservation { preempted: 1, ..interrupted }, quiet),
             Cause::Interrupt(PathEnd::Client),
@@ -283,7 +283,7 @@ fn examples_of_causes_of_a_hundred_microseconds() {
             Cause::LongIteration,
             Verdict::Unexplained,
         ),
-        // The server waits for a lock of the client, and the client was interrupted.
+        // The server waits for a lock that the client holds, and the client was interrupted.
         (
             at(
                 EndObservation { held_ns: 60_000, ..interrupted },
@@ -305,7 +305,7 @@ fn examples_of_causes_of_a_hundred_microseconds() {
     }
 }
 
-/// Ten ordinary operations and one for each of five causes.
+/// Ten ordinary operations, and one operation for each of five causes.
 #[test]
 fn exclusions_follow_the_causes() {
     let causes = [
@@ -338,8 +338,8 @@ fn exclusions_follow_the_causes() {
     assert!(!samples.is_sound(), "an operation that was never counted");
 }
 
-/// If the server's observation is missing, a step is unexplained, unless the machine by itself
-/// makes as many.
+/// If the server's observation is missing, a step is unexplained, unless the machine alone delays
+/// as many operations.
 #[test]
 fn jitter_explains_unknown_causes() {
     let mut tally = Tally::default();
@@ -357,7 +357,7 @@ fn jitter_explains_unknown_causes() {
 
 #[test]
 fn only_the_tail_has_cliffs() {
-    // Two bodies, one of them a quarter slower: no tail.
+    // Two bodies, one of them a quarter slower than the other, have no tail.
     let (mut all, mut random) = (Latencies::new(), Chance::new(1));
     for number in 0..SAMPLES {
         let median = if number % 3 == 0 { 1_250.0 } else { 1_000.0 };
@@ -375,7 +375,7 @@ fn only_the_tail_has_cliffs() {
         }));
     }
     assert_eq!(find(&heavy).len(), 1, "{:?}", find(&heavy));
-    // A step far from the body is found even if nothing else is in the tail.
+    // A step far from the body is found even if it is the whole tail.
     (0..100).for_each(|_| all.record(1_000_000));
     let [Cliff { at_ns, count: 100, .. }] = find(&all)[..] else { panic!("{:?}", find(&all)) };
     assert!(near(at_ns as f64, 1e6, 0.002));

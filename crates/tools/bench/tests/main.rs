@@ -1,5 +1,5 @@
-//! All integration tests of the crate, in one program, since every test program is linked with all
-//! dependencies. `cargo test -p sprat-bench --test bench NAME::` runs those of one file.
+//! All integration tests of the crate in one program, since each test program links all
+//! dependencies. `cargo test -p sprat-bench --test bench NAME::` runs the tests of one file.
 
 mod codecs;
 mod distribution;

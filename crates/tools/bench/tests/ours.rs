@@ -1,4 +1,4 @@
-//! Loads on Sprat, with a real server in this process.
+//! Loads on Sprat, whose server runs in this process.
 
 use sprat_bench::ours::{Connection, Sockets, connect, drop_table};
 use sprat_client::{Client, Condition, Mode, Options};

@@ -1,4 +1,4 @@
-//! Real peers on the loopback interface, if they are installed, and the echoes.
+//! Tests of real peers on the loopback interface, if they are installed, and of the echoes.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const SYSTEMS: [(&dyn System, &str); 3] = [
     (&Memcached, "memcached"),
 ];
 
-/// Returns the installed peers. The project's setup script installs all; on other machines their
-/// tests print that they did nothing.
+/// Returns the installed peers. The project's setup script installs all peers. If a peer is
+/// missing, its tests only print that they did nothing.
 fn installed() -> Vec<&'static dyn System> {
     let found = SYSTEMS.into_iter().filter(|(_, program)| {
         let known = std::process::Command::new(program).arg("--version").output().is_ok();

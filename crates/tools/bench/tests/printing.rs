@@ -1,4 +1,4 @@
-//! How figures and reports are printed.
+//! Tests how figures and reports are printed.
 
 use sprat_bench::basic::PUBLISHED;
 use sprat_measure::goals::{Goal, Row, table, verdict};
@@ -8,8 +8,8 @@ use sprat_measure::report::{Report, write_json};
 use sprat_measure::{machine::Machine, table::Table};
 use sprat_units::{figure, html::escape};
 
-/// The bandwidths in [MMS] follow from its averages if its KB are 1,000 B and its MB/s are MiB/s,
-/// which our columns assume.
+/// The bandwidths in [MMS] follow from its averages if its KB are 1,000 B and its MB/s are MiB/s.
+/// Our columns assume this.
 #[test]
 fn published_bandwidths_follow_from_published_averages() {
     for line in PUBLISHED {

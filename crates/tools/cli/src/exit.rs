@@ -34,7 +34,8 @@ pub(crate) const UNWRITABLE: u8 = 11;
 /// Exit code: interrupted, the code of a process that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Returns the exit code for an error: 1, unless a script may want to recognize that error.
+/// Returns the exit code for an error: a code of its own if scripts may want to recognise the
+/// error, otherwise 1.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<CopyError>() {
         return copy_exit_code(error);

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help, the version, or an error in the arguments: clap returns all three as errors.
+/// Prints the help, the version, or an error in the arguments. clap returns all three as errors.
 fn print_parse_error(parse_error: &clap::Error) -> ExitCode {
     match parse_error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -9,8 +9,8 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
-/// Prints the text of a description that is built into the program, as `(name, toml)`; without
-/// `one`, lists the names of `all` with a line about each.
+/// Prints the text of `one`, a description that is built into the program, given as `(name, toml)`.
+/// If `one` is `None`, lists the names of `all`, each with a line about it.
 pub(crate) fn print_ready<'a>(
     one: Option<(&str, &str)>,
     all: impl IntoIterator<Item = (&'a str, String)>,
@@ -37,8 +37,8 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
     write_line(line).context("cannot write to standard output")
 }
 
-/// Prints a line as [`print_line`] does, and returns the bare system error to callers that add
-/// their own context.
+/// Prints a line as [`print_line`] does, but returns the system error without context, for callers
+/// that add their own.
 pub(crate) fn write_line(line: &str) -> io::Result<()> {
     write_bytes(&[line, "\n"].concat().into_bytes())
 }
@@ -54,7 +54,7 @@ fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-/// Adds a counter's value to a JSON object as `number`; adds nothing for `None`.
+/// Adds a counter's value to a JSON object as `number`. Adds nothing for `None`.
 pub(crate) fn json_number(
     object: &mut serde_json::Map<String, serde_json::Value>,
     number: Option<Number>,
@@ -83,8 +83,8 @@ pub(crate) fn json_bytes(
     };
 }
 
-/// Returns the error's message followed by its causes. Leaves out a cause with which the text so
-/// far already ends.
+/// Returns the error's message followed by its causes. Leaves out a cause that the text already
+/// ends with.
 pub(crate) fn describe_error(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

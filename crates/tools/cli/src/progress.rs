@@ -3,11 +3,11 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use sprat_transfer::Progress;
 
-/// Items between two updates of the bar, since drawing costs more than an item.
+/// Items between two updates of the bar, since drawing takes longer than an item.
 const UPDATE_INTERVAL: u64 = 64;
 
-/// A progress bar with bytes, rate and time left if the total is known, and a count otherwise. It
-/// appears on terminals only.
+/// A progress bar with bytes, rate and remaining time if the total is known, otherwise with a
+/// count. It appears on terminals only.
 pub(super) struct Bar {
     bar: ProgressBar,
 }

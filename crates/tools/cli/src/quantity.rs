@@ -5,13 +5,13 @@ use sprat_units::{UnitError, duration, rate, seconds, size};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Parses a number from `least` to `most`; `what` names it in the error.
+/// Parses a number from `least` to `most`. `what` names the number in the error.
 pub(super) fn bounded(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| format!("want {what} from {least} to {most}"))
 }
 
-/// Parses a count from 1 to `most`; `what` names the counted things in the error.
+/// Parses a count from 1 to `most`. `what` names the counted things in the error.
 pub(super) fn counted(text: &str, most: usize, what: &str) -> Result<usize, String> {
     let value = text.parse().ok().filter(|value| (1..=most).contains(value));
     value.ok_or_else(|| format!("want 1 to {most} {what}"))
@@ -27,14 +27,14 @@ pub(super) fn patience(text: &str) -> Result<Duration, String> {
     within(seconds(text), Duration::from_secs(1)..=Duration::from_secs(86_400), "1s to 1d")
 }
 
-/// Parses the time after which a client gives up on an operation. Rejects 0, with which it would
-/// give up before it has sent the request.
+/// Parses the time after which a client gives up on an operation. Rejects 0, with which the client
+/// would give up before it has sent the request.
 pub(super) fn operation_timeout(text: &str) -> Result<Duration, String> {
     within(duration(text), Duration::from_millis(1)..=Duration::from_secs(86_400), "1ms to 1d")
 }
 
-/// Parses the bits per second that a copy may use. Rejects 0, which means "no limit" to other
-/// programs: here the copy would never end.
+/// Parses the bits per second that a copy may use. Rejects 0: other programs take it as "no limit",
+/// but here the copy would never end.
 pub(super) fn limit(text: &str) -> Result<u64, String> {
     within(
         rate(text),

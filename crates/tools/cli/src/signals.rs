@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 /// Returns a channel that receives a message at the first Ctrl-C or SIGTERM. The second signal ends
-/// the process at once. A thread of its own watches for them.
+/// the process at once. A separate thread waits for the signals.
 pub(crate) fn signals() -> Result<Receiver<()>> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let (sender, receiver) = channel();

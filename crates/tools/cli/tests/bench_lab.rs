@@ -1,4 +1,4 @@
-//! Tests `sprat bench lab` by its binary; the command makes its hosts itself.
+//! Tests `sprat bench lab` by its binary. The command makes its hosts itself.
 
 use crate::support;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use support::{run, skip, sprat};
 
-/// Returns the arguments for some chapters, with results in `folder`.
+/// Returns the arguments for some chapters. Results are written to `folder`.
 fn arguments(folder: &Path, only: &str) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let flags = [
@@ -38,7 +38,7 @@ fn ours(rows: &[Value], name: &str) -> f64 {
     row["ours"].as_f64().unwrap_or_else(|| panic!("{row} was not measured"))
 }
 
-/// Returns why it cannot run on this machine, if so.
+/// Returns why the benchmark cannot run on this machine, if it cannot.
 fn refused(rows: &[Value]) -> Option<&str> {
     let name = rows.first()?["name"].as_str()?;
     ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"]
@@ -60,7 +60,7 @@ fn delays_are_measured_between_hosts_of_its_own() {
         let off = |what: &str| {
             ours(&rows, &format!("{round_trip} ms round trip: {what} of pings off by"))
         };
-        // How large the errors are depends on the machine.
+        // The size of the errors depends on the machine.
         assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}");
     }
     assert!(ours(&rows, "pings that overtook others").abs() < 1e-9, "{rows:?}");

@@ -1,4 +1,5 @@
-//! Tests `bench breakdown` by its binary: times and events by stage, or why there are none.
+//! Tests `bench breakdown` by its binary: it reports times and events by stage, or why there are
+//! none.
 
 use crate::support;
 use std::fs;
@@ -6,7 +7,8 @@ use std::fs;
 use serde_json::Value;
 use support::{run, skip};
 
-/// Runs it over TCP, counting `events`. Returns its rows, its standard output and its HTML report.
+/// Runs the breakdown over TCP, counting `events`. Returns its rows, its standard error and its
+/// HTML report.
 fn breakdown(events: &str) -> (Vec<Value>, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [out, html] =
@@ -73,7 +75,7 @@ fn hardware_events_are_counted_or_explained() {
     for end in ["client", "server"] {
         let counted = row(&rows, &format!("100 B read, tcp: {end} code, instructions"));
         match counted["missing"].as_str() {
-            // Any code takes some dozens of instructions.
+            // Any code takes dozens of instructions.
             None => assert!(
                 counted["ours"].as_f64().is_some_and(|instructions| instructions > 50.0),
                 "{counted}"

@@ -1,4 +1,4 @@
-//! Tests `sprat browser host` as a browser uses it: by frames on its standard input and output.
+//! Tests `sprat browser host` as a browser uses it: with frames on its standard input and output.
 
 use crate::support;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ struct Host {
 }
 
 impl Host {
-    /// Starts a host that saves files in `folder`, and sends it the hello.
+    /// Starts a host that saves files in `folder`, and sends the host the hello.
     fn start(folder: &Path) -> Self {
         let mut host = Self::without_hello(folder);
         host.send(&json!({ "type": "hello", "protocol": 1 }));
@@ -76,8 +76,8 @@ impl Host {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// Reads reports until one has the type `kind`, and returns it. Panics if `failed`, `refused`
-    /// or `done` comes first.
+    /// Reads reports until one has the type `kind`, and returns this report. Panics if `failed`,
+    /// `refused` or `done` comes first.
     #[track_caller]
     fn until(&mut self, kind: &str) -> Value {
         loop {
@@ -92,8 +92,8 @@ impl Host {
         }
     }
 
-    /// Closes its input, as a browser does, and waits. Returns its exit code and its standard
-    /// error.
+    /// Closes the host's input, as a browser does, and waits. Returns the host's exit code and
+    /// standard error.
     fn close(mut self) -> (Option<i32>, String) {
         self.stdin = None;
         let mut stderr = String::new();
@@ -109,11 +109,11 @@ impl Drop for Host {
     }
 }
 
-/// The rate of each of sixteen connections: slow enough that a copy does not end before the test
-/// stops it.
+/// The rate of each of sixteen connections. It is slow enough that a copy does not end before the
+/// test stops it.
 const SLOW: Pace = Pace::Limit(100_000_000 / 8 / 16);
 
-/// Shares a directory, at this rate for each connection.
+/// Shares a directory. Each connection has this rate.
 fn share(directory: &Path, pace: Pace) -> (Share, String) {
     let mut options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
     options.pace = pace;
@@ -193,8 +193,8 @@ fn a_pause_keeps_the_partial_file_and_a_cancel_does_not() {
     host.send(&json!({ "type": "cancel", "id": "1", "discard": false }));
     assert_eq!(host.until("stopped")["discarded"], false);
     assert_eq!(names(folder.path()), ["file.sprat-journal", "file.sprat-part"]);
-    // A different source with the same name gets another file; the same source resumes, with or
-    // without `resume`.
+    // A different source with the same name gets another file. The original source resumes its
+    // file, with or without `resume`.
     host.send(&json!({ "type": "start", "id": "2", "source": format!("{}/file", fast.1) }));
     assert_eq!(host.until("done")["name"], "file (1)");
     let opened = begin(&mut host, "3", Some("file"));
@@ -212,7 +212,7 @@ fn a_pause_keeps_the_partial_file_and_a_cancel_does_not() {
     host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
     assert_eq!(host.until("stopped")["discarded"], true);
     assert_eq!(names(folder.path()), ["file (1)"]);
-    // Cancelling works for a download that is not running, too.
+    // A download that is not running can also be cancelled.
     begin(&mut host, "6", None);
     host.send(&json!({ "type": "cancel", "id": "6", "discard": false }));
     host.until("stopped");
@@ -269,7 +269,7 @@ fn many_wait_for_their_turn_and_too_many_are_refused() {
         }
     }
     assert_eq!(waiting, MAX_WAITING);
-    // A download that ends makes room; a waiting one stops at once.
+    // A download that ends makes room. A waiting download stops at once.
     host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
     loop {
         // Running downloads may begin meanwhile.
@@ -289,7 +289,7 @@ fn many_wait_for_their_turn_and_too_many_are_refused() {
     }
     host.send(&json!({ "type": "cancel", "id": "0", "discard": true }));
     assert_eq!(host.until("stopped")["id"], "0");
-    assert_eq!(host.until("opened")["id"], "4", "the first of those that wait");
+    assert_eq!(host.until("opened")["id"], "4", "the first of the waiting downloads");
     assert_eq!(host.close().0, Some(0));
 }
 
@@ -323,7 +323,7 @@ fn nonsense_is_refused_and_changes_nothing() {
     host.send(&json!({ "type": "hello", "protocol": 1 }));
     assert_eq!(host.report()["type"], "hello");
     host.send(&json!({ "type": "cancel", "id": "1", "discard": true }));
-    assert_eq!(host.report()["type"], "refused", "nothing of that name runs");
+    assert_eq!(host.report()["type"], "refused", "no download of that name runs");
     assert!(names(folder.path()).is_empty());
     // After a frame that is too long, the host cannot find the next one, and ends.
     host.stdin.as_mut().unwrap().write_all(&u32::MAX.to_ne_bytes()).unwrap();
@@ -342,7 +342,7 @@ fn the_folder_is_shown_by_the_desktop() {
     assert_eq!(
         (&report["type"], &report["id"]),
         (&"refused".into(), &"1".into()),
-        "nothing is there yet: {report}"
+        "there is no file yet: {report}"
     );
     let script = format!(
         "#!/bin/sh\nprintf %s \"$1\" >'{0}.new' && /bin/mv '{0}.new' '{0}'\n",

@@ -1,4 +1,4 @@
-//! Tests the real binary with kernel bypass: server and clients are processes, joined by DPDK's
+//! Tests the real binary with kernel bypass. Server and clients are processes, connected by DPDK's
 //! shared-memory devices or by a veth pair between two network namespaces.
 #![cfg(feature = "dpdk")]
 
@@ -52,7 +52,8 @@ fn same(a: &Path, b: &Path) {
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
 
-/// Uses the store in every way that a client can, over a transport whose client end is `local`.
+/// Uses the store in every way that a client can, over a transport. `local` is the client's end of
+/// it.
 fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(&mut Command)) {
     let sprat = |args: &[&str]| {
         let mut command = sprat();
@@ -86,12 +87,12 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
     assert!(server.listen.starts_with("fast+dpdk:host=10.9.0.1,mac="), "{}", server.listen);
     assert!(
         !server.listen.contains("dev="),
-        "others need not know of our devices: {}",
+        "other machines need not know of our devices: {}",
         server.listen
     );
     use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
 
-    // A client that ends in the middle of a burst does not harm the others.
+    // A client that ends in the middle of a burst does not affect the others.
     for round in 0..3 {
         let mut busy = sprat()
             .args([
@@ -169,15 +170,15 @@ fn obstacles_are_named() {
     assert!(narrow.contains("not of the family"), "{narrow}");
 }
 
-/// Two network namespaces with two veth pairs between them; removed when dropped. The kernel has
-/// addresses on the first pair, `c0`.
+/// Two network namespaces with two veth pairs between them. Dropping this value removes them. On
+/// the first pair, `c0`, the kernel has addresses.
 struct Cable {
     names: [String; 2],
 }
 
 impl Cable {
     /// Makes two network namespaces with the cables between them. Returns the reason if this
-    /// machine does not allow that.
+    /// machine does not allow them.
     fn lay(name: &str) -> Result<Self, String> {
         let names = ["a", "b"].map(|end| format!("sprat-{}-{name}-{end}", std::process::id()));
         let cable = Self { names };
@@ -212,8 +213,8 @@ impl Drop for Cable {
 /// Addresses that the kernel does not have.
 const OWN: [&str; 2] = ["10.98.1.1", "10.98.1.2"];
 
-/// Runs [`use_the_store`] over a veth pair, between hosts of these addresses, which may be followed
-/// by further options of a locator. The kernel's TCP reaches the coordinator.
+/// Runs [`use_the_store`] over a veth pair between hosts of these addresses; locator options may
+/// follow an address. The kernel's TCP reaches the coordinator.
 fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
@@ -248,14 +249,14 @@ fn within(command: &mut Command, namespace: &str) {
 
 #[test]
 fn the_store_over_packet_sockets() {
-    // The kernel has its own address on this interface: both use it side by side.
+    // The kernel has its own address on this interface, and uses the interface in parallel.
     over_a_cable("af_packet", "c0", OWN);
 }
 
 #[test]
 fn the_store_over_xdp_sockets() {
-    // The kernel has no address on this interface. `faults/sharing.rs` tests the case where it has
-    // one, and both share the interface.
+    // The kernel has no address on this interface. `faults/sharing.rs` tests an interface on which
+    // it has one.
     over_a_cable("af_xdp", "d0", OWN);
 }
 
@@ -269,8 +270,8 @@ fn the_store_over_xdp_sockets_at_the_address_that_the_kernel_has() {
     over_a_cable("af_xdp", "c0", ["10.98.0.1", "10.98.0.9"]);
 }
 
-/// Runs the ladder of `bench bypass` through `program` and its arguments. Returns our figures by
-/// row name, and the HTML report.
+/// Runs the ladder of `bench bypass` with `program` and its arguments. Returns our figures by row
+/// name, and the HTML report.
 fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name));
@@ -328,7 +329,7 @@ fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
             );
         }
     }
-    assert_eq!(with.len(), without.len() + 6, "nothing is missing besides");
+    assert_eq!(with.len(), without.len() + 6, "no other row is missing");
     let output = Command::new("ip").args(["-o", "link"]).output().expect("ip runs");
     let interfaces = String::from_utf8_lossy(&output.stdout);
     assert!(!interfaces.contains("packet-") && !interfaces.contains("xdp-"), "{interfaces}");

@@ -1,4 +1,4 @@
-//! Tests `sprat check`: right answers pass, and any wrong one is found and named. Also runs it
+//! Tests `sprat check`. Right answers pass, and any wrong answer is found and named. Also runs it
 //! against a real server.
 
 use crate::support;
@@ -16,7 +16,7 @@ use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
-/// A correct store: objects with their versions, and the versions of removed ones.
+/// A correct store: objects with their versions, and the highest versions of removed objects.
 #[derive(Default)]
 struct Store {
     objects: HashMap<usize, (u64, Vec<u8>)>,
@@ -84,7 +84,7 @@ impl Store {
     }
 }
 
-/// Runs operations; `spoil` may change the answer to one of them.
+/// Runs operations. `spoil` may change the answer to one of them.
 fn play(
     operations: u64,
     spoil: &mut dyn FnMut(&Operation, &mut Outcome),
@@ -118,7 +118,7 @@ fn a_correct_store_passes_with_any_operations() {
     judged.expect("right answers");
     model.verify_all(store.rows().into_iter()).expect("the same table");
     assert_eq!(model.len(), store.objects.len());
-    // Every kind of answer must come often, or this test would check little.
+    // Every kind of answer must come often, since this test would otherwise check little.
     for kind in [
         "Get-Found",
         "Get-Missing",
@@ -217,7 +217,7 @@ fn objects_with_an_operation_under_way_are_left_alone() {
     }
 }
 
-/// Returns the state after `additions` additions, four of which are under way at a time.
+/// Returns the state after `additions` additions, four of which are in flight at a time.
 fn added(additions: u64) -> SharedCounter {
     let mut shared = SharedCounter::new(4);
     (0..additions).for_each(|_| shared.begin());
@@ -244,7 +244,9 @@ fn additions_under_way_together_are_each_done_once() {
         value: value.to_vec(),
         value_type: ValueType::Integer,
     };
-    shared.verify_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
+    shared
+        .verify_end(Some(&row(&400_i64.to_le_bytes())))
+        .expect("the requested number of additions");
     for wrong in [
         Some(row(&401_i64.to_le_bytes())),
         Some(row(&399_i64.to_le_bytes())),
@@ -259,7 +261,7 @@ fn additions_under_way_together_are_each_done_once() {
 
 #[test]
 fn an_addition_done_twice_or_not_at_all_is_found() {
-    // The sums answered before, and the wrong one.
+    // The sums that were answered before, and the wrong one.
     for (before, odd) in [
         (&[1, 2][..], summed(2)),
         (&[1, 3], summed(3)),
@@ -274,7 +276,7 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
         let wrong = shared.verify(77, &odd).expect_err("no such sum");
         assert!(wrong.operation == Some(77) && wrong.expected.contains("to 8"), "{wrong}");
     }
-    // No answer had sum 1: an addition that is four answers late is not under way.
+    // No answer had sum 1. An addition whose answer is four answers late is not in flight.
     let mut shared = added(8);
     [2, 3, 4]
         .into_iter()
@@ -311,7 +313,7 @@ fn a_server_answers_every_operation_correctly() {
         );
         assert_eq!(run(&[&["table", "list"], &at[..]].concat()).ok(), "", "its table is gone");
 
-        // A kept table has as many objects as reported, and is not used again.
+        // A table that is kept has the reported number of objects, and is not used again.
         let keep = ["check", "--operations", "300", "--table", "mine", "--keep", "--seed", "3"];
         let text = run(&[&keep[..], &at[..]].concat());
         let stats = run(&[&["table", "stats", "mine", "--json"], &at[..]].concat());
@@ -346,10 +348,9 @@ fn changes_by_another_client_are_found_and_named() {
         .expect("the binary runs");
     let mut check = KilledOnDrop(check);
     let until = Instant::now() + PATIENCE;
-    // Repeats until the table exists, and until the object that was put is not overwritten before
-    // the check reads it.
+    // Repeats until the table exists, and until the check reads the object before it overwrites it.
     while check.0.try_wait().expect("ours").is_none() {
-        assert!(Instant::now() < until, "a change under it goes unnoticed");
+        assert!(Instant::now() < until, "the check does not notice a foreign change");
         run(&[&["put", "t", "key-0001", "not from here"], &at[..]].concat());
     }
     assert_eq!(check.0.wait().expect("ours").code(), Some(1));
@@ -367,7 +368,7 @@ fn changes_by_another_client_are_found_and_named() {
     assert!(server.stop().success());
 }
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(std::process::Child);
 
 impl Drop for KilledOnDrop {

@@ -1,4 +1,4 @@
-//! Tests a cluster of real processes: servers are killed while clients write, and no acknowledged
+//! Tests a cluster of real processes. Servers are killed while clients write, and no acknowledged
 //! write is lost.
 
 use crate::support;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{PATIENCE, ServerProcess, sprat};
 
-/// Number of servers, and of replicas of each log.
+/// Number of servers, and number of replicas of each log.
 const SERVERS: usize = 4;
 const COPIES: &str = "2";
 
@@ -23,10 +23,10 @@ const KILLS: u64 = 6;
 
 const KEYS: u64 = 200;
 
-/// One of this many keys is incremented instead of written.
+/// One of this number of keys is incremented instead of written.
 const ADDED: u64 = 4;
 
-/// A coordinator in a process of its own; killed when dropped.
+/// A coordinator in a separate process. Dropping this value kills the process.
 struct Coordinator(Child);
 
 impl Coordinator {
@@ -52,8 +52,8 @@ fn udp_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
 }
 
-/// The values that a key may have: the last one acknowledged, and those of later writes with an
-/// unknown outcome.
+/// The values that a key may have: the last acknowledged value, and the values of later writes with
+/// an unknown outcome.
 #[derive(Default)]
 struct Expected {
     acknowledged: Option<u64>,
@@ -124,7 +124,7 @@ fn client_of(coordinator: &str) -> Client {
     Client::connect(&options).expect("the coordinator is there")
 }
 
-/// Writes or increments one key; returns whether the change was acknowledged.
+/// Writes or increments one key. Returns whether the change was acknowledged.
 fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut Expected) -> bool {
     let name = key.to_le_bytes();
     let before = known.acknowledged.unwrap_or(0);
@@ -151,8 +151,8 @@ fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut E
     acknowledged
 }
 
-/// Writes one key after the other until `until`. Returns the number of acknowledged writes, and the
-/// longest time without one.
+/// Writes one key after another until the time `until`. Returns the number of acknowledged writes,
+/// and the longest time without one.
 fn write(
     client: &mut Client,
     tables: &[Table],
@@ -228,8 +228,8 @@ fn acknowledged_writes_survive_killed_servers() {
 }
 
 /// A server that is stopped for longer than its lease is declared dead, and rejoins as a new server
-/// as soon as it continues. It must not serve old values in between or answer late with them: a
-/// counter that one client increments never goes back for another.
+/// as soon as it continues. In between it must not serve old values, nor answer late with them: a
+/// counter that one client increments must never decrease for another client.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a process stands still for a time")]
 fn a_server_that_was_stopped_rejoins() {
@@ -302,8 +302,8 @@ fn a_server_that_was_stopped_rejoins() {
     let (raised, looks) = (raised.into_inner(), looks.into_inner());
     eprintln!("{raised} rounds, {looks} reads, longest without a write {longest:?}");
     assert!(raised > 100 && looks > 100, "{raised} rounds, {looks} reads");
-    // The servers that rejoined keep replicas for the others: one that was never stopped is killed
-    // for good, and nothing is lost.
+    // The servers that rejoined keep replicas for the others. One that was never stopped is killed
+    // for good, and no data is lost.
     cluster.servers[2].as_mut().expect("it runs").kill();
     for &table in &tables {
         let (sum, _) = client.increment_i64(table, b"counter", 0).expect("it is brought back");
@@ -330,8 +330,8 @@ fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
     record.tablets.iter().map(|tablet| tablet.server).collect()
 }
 
-/// Clients do not notice that a server is drained and removed, nor that another receives tablets:
-/// there are no errors, no dead servers and no lost objects.
+/// Clients do not notice that a server is drained and removed, nor that another receives tablets.
+/// There are no errors, no dead servers and no lost objects.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "servers are given tablets by and by")]
 fn tablets_move_while_they_are_used() {
@@ -398,14 +398,16 @@ fn tablets_move_while_they_are_used() {
     eprintln!("{done} writes, longest time without one {longest:?}");
     check(&mut client, &tables, &known);
     for key in KEYS..4 * KEYS {
-        let found =
-            client.get(tables[0], &key.to_le_bytes()).expect("an answer").expect("it moved along");
+        let found = client
+            .get(tables[0], &key.to_le_bytes())
+            .expect("an answer")
+            .expect("it migrated with the tablet");
         assert!(found.value == vec![7; 20_000], "key {key}");
     }
 }
 
-/// A server with far more requests than the others gives away half of its load, unnoticed by
-/// clients.
+/// A server with far more requests than the others gives away half of its load. Clients do not
+/// notice.
 #[test]
 fn a_hot_tablet_is_split() {
     let cluster = Cluster::start("buffered");
@@ -425,8 +427,8 @@ fn a_hot_tablet_is_split() {
         assert!(begun.elapsed() < PATIENCE, "it is still in {before} after {reads} reads");
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            // Many at a time: one after the other, a slow machine does not send enough requests for
-            // a split.
+            // Many reads at a time: one after another, a slow machine would not send enough
+            // requests for a split.
             let tickets: Vec<_> = keys
                 .iter()
                 .map(|key| {
@@ -444,7 +446,7 @@ fn a_hot_tablet_is_split() {
     eprintln!("divided after {:?} and {reads} reads", begun.elapsed());
     for key in &keys {
         assert_eq!(
-            client.get(table, key).expect("an answer").expect("it moved along").value,
+            client.get(table, key).expect("an answer").expect("it migrated with the tablet").value,
             b"value"
         );
     }

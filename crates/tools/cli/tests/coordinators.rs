@@ -1,5 +1,6 @@
-//! Tests several coordinators over a real etcd, as real processes: they and etcd are killed and
-//! stopped while a client writes. The client sees no error, and no acknowledged write is lost.
+//! Tests several coordinators over a real etcd, as real processes. The coordinators and etcd are
+//! killed and stopped while a client writes. The client sees no error, and no acknowledged write is
+//! lost.
 
 #[path = "../../../store/store/tests/etcd/process.rs"]
 #[allow(dead_code, reason = "others use the rest")]
@@ -31,7 +32,7 @@ const KILLS: usize = 3;
 
 struct Coordinator {
     locator: String,
-    /// File of its standard error.
+    /// File with the process's standard error.
     log: PathBuf,
     child: Option<Child>,
 }
@@ -51,7 +52,7 @@ impl Coordinator {
             Some(command.stdout(Stdio::null()).stderr(log).spawn().expect("the binary runs"));
     }
 
-    /// Returns its standard error so far.
+    /// Returns the process's standard error so far.
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -113,7 +114,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Returns the list of coordinators in the form that clients and servers take.
+    /// Returns the list of coordinators in the form that clients and servers accept.
     fn list(&self) -> String {
         self.coordinators.iter().map(|one| one.locator.as_str()).collect::<Vec<_>>().join(",")
     }
@@ -122,7 +123,7 @@ impl Cluster {
         connect(&self.list())
     }
 
-    /// Waits until there is a leader other than `not`; returns it and its term.
+    /// Waits until there is a leader other than `not`. Returns the leader and its term.
     fn leader(&self, not: Option<usize>) -> (usize, u64) {
         let mut client = self.client();
         let begun = Instant::now();
@@ -133,7 +134,7 @@ impl Cluster {
             {
                 return (at, term);
             }
-            assert!(begun.elapsed() < PATIENCE, "nobody leads");
+            assert!(begun.elapsed() < PATIENCE, "no coordinator leads");
             pause(Duration::from_millis(20));
         }
     }
@@ -141,7 +142,7 @@ impl Cluster {
     fn server_ids(&self) -> Vec<u32> {
         self.client()
             .list_servers()
-            .expect("somebody leads")
+            .expect("a coordinator leads")
             .iter()
             .map(|server| server.id)
             .collect()
@@ -159,10 +160,10 @@ fn pause(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// A client that writes and reads one key after the other, on a thread of its own, until `finish`.
+/// A client that writes and reads one key after another, on a separate thread, until `finish`.
 struct Writer {
     stop: Arc<AtomicBool>,
-    /// The longest time without an acknowledged write since the last look, and the number of
+    /// The longest time without an acknowledged write since this was last read, and the number of
     /// acknowledged writes.
     progress: Arc<Mutex<(Duration, u64)>>,
     thread: JoinHandle<()>,
@@ -204,8 +205,8 @@ impl Writer {
         writer
     }
 
-    /// Waits until another hundred writes are acknowledged; returns the longest time without one
-    /// since the last call.
+    /// Waits until another hundred writes are acknowledged. Returns the longest time without an
+    /// acknowledged write since the last call.
     fn wait_for_writes(&self) -> Duration {
         let begun = Instant::now();
         let before = self.progress.lock().expect("nobody panics with it").1;
@@ -241,7 +242,7 @@ fn clients_do_not_notice_killed_coordinators() {
         let begun = Instant::now();
         let (next, _) = cluster.leader(Some(leader));
         let took = begun.elapsed();
-        pause(Duration::from_millis(700)); // longer than any earlier lease
+        pause(Duration::from_millis(700)); // longer than a lease
         let gap = writer.wait_for_writes();
         eprintln!(
             "kill {kill}: {next} leads {took:?} after {leader} was killed; longest time without \
@@ -250,10 +251,10 @@ fn clients_do_not_notice_killed_coordinators() {
         );
         let url = cluster.etcd.url.clone();
         cluster.coordinators[leader].start(&url);
-        pause(Duration::from_secs(4)); // so that followers can keep up with the changes of leader
+        pause(Duration::from_secs(4)); // lets followers keep up with the changes of leader
     }
-    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
-    cluster.client().create_table("one more").expect("the coordinators go on");
+    assert_eq!(cluster.server_ids(), servers, "no server was declared dead");
+    cluster.client().create_table("one more").expect("the coordinators still work");
     let status = run(&["status", "-C", &cluster.list()]);
     let (leader, term) = cluster.leader(None);
     let wanted = format!("leader {}, term {term}\n", cluster.coordinators[leader].locator);
@@ -275,17 +276,17 @@ fn a_coordinator_that_was_stopped_is_fenced() {
     pause(Duration::from_secs(1));
     let gap = writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::CONT);
-    // It believes itself the leader until it reads etcd; its changes until then are rejected.
+    // It takes itself for the leader until it reads etcd. Its changes until then are rejected.
     let locator = &cluster.coordinators[old].locator;
     let begun = Instant::now();
     while connect(locator).coordinator_leads().is_ok_and(|(leads, _)| leads) {
-        assert!(begun.elapsed() < PATIENCE, "it never learns that it was deposed");
+        assert!(begun.elapsed() < PATIENCE, "it never notices that it was deposed");
         pause(Duration::from_millis(20));
     }
     writer.wait_for_writes();
-    // A client that knows only the old leader is redirected to the new one.
+    // The old leader redirects a client that knows only itself to the new leader.
     connect(locator).table("made meanwhile").expect("the old one names the new one");
-    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
+    assert_eq!(cluster.server_ids(), servers, "no server was declared dead");
     eprintln!("stopped leader: longest time without an acknowledged write {gap:?}");
     writer.finish();
 }
@@ -303,14 +304,14 @@ fn etcd_is_away_for_a_while() {
     cluster.etcd.restart();
     pause(Duration::from_secs(2));
     let short = writer.wait_for_writes();
-    assert_eq!(cluster.leader(None), (leader, term), "nobody else tried");
+    assert_eq!(cluster.leader(None), (leader, term), "no other coordinator tried to lead");
 
     cluster.etcd.kill();
     pause(Duration::from_secs(6));
     cluster.etcd.restart();
     cluster.leader(None);
     let long = writer.wait_for_writes();
-    assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
+    assert_eq!(cluster.server_ids(), servers, "no server was declared dead");
     cluster.client().create_table("one more").expect("it goes on");
     eprintln!(
         "longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s \

@@ -1,4 +1,5 @@
-//! Tests `sprat cp` by its binary: its output, its exit codes, and what remains after Ctrl-C.
+//! Tests `sprat cp` by its binary: its output, its exit codes, and the files that remain after
+//! Ctrl-C.
 
 use crate::support;
 use serde_json::Value;
@@ -46,7 +47,7 @@ fn json_reports_events_and_the_result() {
     let done = lines.last().unwrap();
     assert_eq!((&done["event"], &done["bytes"]), (&"done".into(), &content.len().into()));
     assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
-    // A repeated copy has nothing to do; another file of that name is kept; and a missing source is
+    // A repeated copy has no work. A file with the name of another one is kept. A missing source is
     // an error.
     let again = cp(&[&format!("{url}/file"), to]);
     assert!(
@@ -109,7 +110,7 @@ fn ctrl_c_keeps_partial_files_and_the_same_command_resumes() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(events[0]["event"], "checking", "what is here is read first: {events:?}");
+    assert_eq!(events[0]["event"], "checking", "the existing file is read first: {events:?}");
     let opened = events.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
     assert_eq!(fs::read(&to).unwrap(), content);
@@ -126,7 +127,7 @@ fn serve(directory: &Path, address: &str) -> Child {
     server
 }
 
-/// Starts a real client, limited so that it takes a second or two.
+/// Starts a real client. Its rate is limited so that the copy takes a second or two.
 fn fetch(from: &str, to: &Path) -> Child {
     let mut command = sprat();
     command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", from]).arg(to);
@@ -144,7 +145,7 @@ fn the_file_is_exact_when_either_end_is_killed() {
     let content: Vec<u8> =
         (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
     fs::write(source.path().join("file"), &content).unwrap();
-    // A port that is free now; each restart of the server uses it again.
+    // A port that is free now. Each restart of the server uses it again.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (from, to) = (format!("sprat://{address}/file"), target.path().join("file"));
     let (serve, transfer) = (|| serve(source.path(), &address), |_| fetch(&from, &to));
@@ -234,7 +235,7 @@ fn a_pipe_is_refused_at_once() {
     let (_share, url) = share(here.path());
     let output = cp(&["--force", &format!("{url}/none"), pipe.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr_of(&output));
-    // A folder that contains a pipe arrives without it, and the report says so.
+    // A folder that contains a pipe arrives without the pipe, and the report says so.
     fs::write(here.path().join("file"), "x").unwrap();
     let there = tempfile::tempdir().unwrap();
     let output = cp(&["-r", &format!("{url}/"), there.path().join("all").to_str().unwrap()]);
@@ -243,8 +244,8 @@ fn a_pipe_is_refused_at_once() {
     assert_eq!(fs::read(there.path().join("all/file")).unwrap(), b"x");
 }
 
-/// Starts a server whose names and messages contain control characters. It lists one file, which it
-/// does not have, and one that it leaves out.
+/// Starts a server whose names and messages contain control characters. It lists two files: one
+/// that it does not have, and one that it leaves out.
 fn evil() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Tests `bench distribution` and `bench jitter` by their binary, with only enough samples to show
-//! that they are taken.
+//! Tests `bench distribution` and `bench jitter` by their binary. A few samples show that the
+//! commands take them.
 
 use crate::support;
 use std::fs;

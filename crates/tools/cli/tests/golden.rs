@@ -37,8 +37,8 @@ fn golden(name: &str, text: &str) {
     }
 }
 
-/// All commands as lists of words, beginning with the program itself, which has none. The program
-/// names them by the man pages that it writes.
+/// Returns all commands as lists of words, beginning with the program itself, which has no words.
+/// The commands are those for which the program writes man pages.
 fn commands() -> Vec<Vec<String>> {
     let dir = tempfile::tempdir().expect("a directory");
     run(&["man", dir.path().to_str().expect("text")]).ok();
@@ -63,7 +63,7 @@ fn help_is_as_written() {
         let help = run(&words);
         golden(&name, help.ok());
         assert!(help.stderr.is_empty());
-        // clap wraps at 100 columns: a line of examples that it had to break is hard to copy.
+        // clap wraps at 100 columns. A line of examples that clap breaks is hard to copy.
         let wide = help.ok().lines().find(|line| line.chars().count() > 100);
         assert_eq!(wide, None, "{name}");
         pages.push(name);
@@ -88,7 +88,7 @@ impl Transcript {
         Self { text: String::new(), at }
     }
 
-    /// Replaces the parts that differ from run to run.
+    /// Replaces the parts that differ between runs.
     fn stable(&self, text: &str) -> String {
         self.at.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to))
     }
@@ -570,8 +570,8 @@ fn rows_come_back_byte_for_byte() {
     let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
     assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
 
-    // Pairs of any bytes, exported, imported and exported again: both files have the order of the
-    // table, and are equal.
+    // Pairs of any bytes are exported, imported and exported again. Both files have the order of
+    // the table, and are equal.
     run(&["table", "create", "any", "-C", &server.coordinator]).ok();
     for (key, value) in [
         ("plain", &b"text"[..]),

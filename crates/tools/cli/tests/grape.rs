@@ -1,4 +1,4 @@
-//! Tests `sprat grape` on NumPy's files: engines agree, errors are explained, and the orbits of
+//! Tests `sprat grape` on NumPy's files. Engines agree, errors are explained, and the orbits of
 //! bodies are right.
 
 use crate::support;
@@ -69,7 +69,7 @@ fn engines_agree() {
     assert!(other.iter().zip(&judge).any(|(sum, judge)| (sum - judge).abs() > 0.1));
 }
 
-/// Positions near 1e6 in files of float64: f32 distinguishes them only by a sixteenth.
+/// Positions near 1e6 in files of float64. f32 distinguishes positions there only by a sixteenth.
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "what f32 has of a number")]
 fn precision_is_that_of_the_files_unless_it_is_chosen() {
@@ -93,7 +93,7 @@ fn precision_is_that_of_the_files_unless_it_is_chosen() {
         let wide =
             results_of(&format!("grape {command} k.kernel --i i.npy --j x.npy --precision f64")).0;
         assert_eq!(sums, wide, "{command}");
-        // One of the two files being float64 is enough.
+        // It is enough that one of the two files is float64.
         let one = results_of(&format!("grape {command} k.kernel --i narrow.npy --j x.npy")).0;
         assert!(one.iter().any(|sum| *sum != f64::from(*sum as f32)), "{command}: computed in f64");
         let none = results_of(&format!("grape {command} k.kernel --i narrow.npy --j narrow.npy")).0;
@@ -170,8 +170,8 @@ fn inputs_are_not_overwritten() {
     within(&folder, "grape nbody --from two.npy --until 0.01 --snapshots run.npy --json").ok();
 }
 
-/// Two bodies on a circle: without softening they stay on it, at a distance of 1, and their energy
-/// is -1/8.
+/// Two bodies on a circle. Without softening they stay on the circle, at a distance of 1, and their
+/// energy is -1/8.
 #[test]
 fn without_softening_a_body_does_not_attract_itself() {
     let folder = folder();
@@ -197,7 +197,7 @@ fn without_softening_a_body_does_not_attract_itself() {
             "{ran:?}"
         );
     }
-    // Bodies that fall straight towards each other: the run ends with an error, not with NaNs.
+    // Two bodies fall straight towards each other. The run ends with an error, not with NaNs.
     save(
         &folder.path().join("fall.npy"),
         7,
@@ -324,7 +324,7 @@ fn an_interrupted_run_leaves_a_snapshot() {
     ]);
     command.arg("--snapshots").arg(folder.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The first line is printed once signals are handled.
+    // The first line is printed after signals are handled.
     let mut line = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();

@@ -1,4 +1,4 @@
-//! Tests `sprat lab run` by its binary, in network namespaces of the test's own.
+//! Tests `sprat lab run` by its binary, in network namespaces of the test.
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{run, skip, sprat};
 
-/// Runs a test on a thread in a network namespace of its own. Skips it, with a message, if the
-/// machine does not allow that.
+/// Runs a test on a thread in its own network namespace. If the machine does not allow this, skips
+/// the test with a message.
 fn alone(test: impl FnOnce() + Send) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -32,10 +32,10 @@ fn alone(test: impl FnOnce() + Send) {
     }
 }
 
-/// State directory of these tests, apart from the machine's own.
+/// State directory of these tests, separate from the machine's own.
 const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-run");
 
-/// Exit codes of a box that ran to its end: it kept up, or the machine was too busy.
+/// Exit codes of a box that ran to its end: 0 if it kept up, 7 if the machine was too busy.
 const ENDED: [Option<i32>; 2] = [Some(0), Some(7)];
 
 #[test]
@@ -107,13 +107,13 @@ fn ctrl_c_ends_it_with_its_counters() {
     });
 }
 
-/// Number of datagrams that a stopped box finds when it continues.
+/// Number of datagrams that arrive while a box is stopped.
 const WHILE_STOPPED: usize = 50;
 
-/// Time for which a box is stopped: far longer than it sleeps by itself.
+/// Time for which a box is stopped: far longer than it sleeps on its own.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// Waits until all threads are stopped: the signal takes a while, and a thread that still runs
+/// Waits until all threads are stopped. The signal takes a while, and a thread that still runs
 /// would read the packets in time.
 fn until_stopped(process: u32) {
     let stopped = |task: std::io::Result<std::fs::DirEntry>| {
@@ -128,7 +128,7 @@ fn until_stopped(process: u32) {
     }
 }
 
-/// Stops a box of this name with these flags while datagrams arrive, and lets it continue. Returns
+/// Stops a box with this name and these flags while datagrams arrive, and lets it continue. Returns
 /// its exit code and its final output.
 fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     let mut child = sprat()
@@ -164,7 +164,7 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
         thread::yield_now();
     }
     signal(Signal::CONT);
-    // All datagrams must pass, because the box counts those that left.
+    // All datagrams must have passed, because the box counts those that left.
     let until = Instant::now() + Duration::from_secs(30);
     while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"]
         .as_u64()
@@ -184,8 +184,8 @@ fn lines_to_b0(ran: &support::CommandResult) -> Value {
     lines.iter().find(|line| line["to"] == "b0").expect("there").clone()
 }
 
-/// A TAP does not record when a packet arrived: the only sign of lateness is that the box did not
-/// run.
+/// A TAP does not record when a packet arrived. That the box did not run is the only sign that
+/// packets were late.
 #[test]
 fn a_box_that_was_stopped_says_that_packets_were_late() {
     alone(|| {
@@ -225,8 +225,8 @@ fn a_tap_in_use_is_reported() {
     });
 }
 
-/// Runs the binary as an unprivileged user, with a folder for its states. Returns `None`, and
-/// prints why, if the kernel does not allow namespaces to such users.
+/// Runs the binary as an unprivileged user, with a folder for its state. If the kernel does not
+/// allow such users to make namespaces, returns `None` and prints why.
 fn run_unprivileged(words: &[&str]) -> Option<support::CommandResult> {
     const UNPRIVILEGED: u32 = 65_534;
     let state = tempfile::tempdir().expect("a directory");

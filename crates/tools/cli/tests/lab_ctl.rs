@@ -1,5 +1,5 @@
-//! Tests `sprat lab ctl` by its binary: boxes in network namespaces of the test's own are changed
-//! while they run.
+//! Tests `sprat lab ctl` by its binary. Boxes in network namespaces of the test are changed while
+//! they run.
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
@@ -10,12 +10,12 @@ use std::process::{Child, Stdio};
 use std::thread;
 use support::{CommandResult, run, skip, sprat};
 
-/// The state directory of a test that runs on a thread in a network namespace of its own.
+/// The state directory of a test. The test runs on a thread in its own network namespace.
 struct Test {
     folder: tempfile::TempDir,
 }
 
-/// Runs a test. Skips it, with a message, if the machine does not allow it.
+/// Runs a test. If the machine does not allow it, skips the test with a message.
 fn alone(test: impl FnOnce(&Test) + Send) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -44,7 +44,8 @@ impl Test {
         serde_json::from_str(self.ctl(&[words, &["--json"]].concat()).ok()).expect("JSON")
     }
 
-    /// Starts a box and waits until it runs; returns it with the line that says so.
+    /// Starts a box and waits until it runs. Returns the box, and the line that reports that it
+    /// runs.
     fn started(&self, words: &[&str]) -> (KilledOnDrop, String) {
         let mut child = sprat()
             .args(["lab", "run", "--quiet", "--state", self.state()])
@@ -60,7 +61,7 @@ impl Test {
     }
 }
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -205,7 +206,7 @@ fn a_killed_box_leaves_its_name_to_the_next() {
         assert_eq!(
             run(&["lab", "ls", "--state", test.state()]).ok(),
             "",
-            "nobody listens any more"
+            "no process listens any more"
         );
         let ran = test.ctl(&["wan", "show"]);
         assert!(ran.stderr.contains("no box wan runs here"), "{ran:?}");

@@ -1,4 +1,4 @@
-//! Tests the views of traffic through boxes by the binary: `--report`, `--series`, `lab report` and
+//! Tests by the binary how traffic through boxes is shown: `--report`, `--series`, `lab report` and
 //! `lab watch`.
 
 use crate::support;
@@ -11,7 +11,7 @@ use support::{CommandResult, run, skip, sprat};
 /// Round trip of the lab below, in milliseconds.
 const ROUND_TRIP: f64 = 40.0;
 
-/// Exit codes of a successful lab, and of one on a machine that was too busy.
+/// Exit codes of a lab: 0 after success, 7 if the machine was too busy.
 const WELL: [Option<i32>; 2] = [Some(0), Some(7)];
 
 /// Twenty echoes in a second.
@@ -77,7 +77,7 @@ fn invalid_series_are_reported_before_drawing() {
     let ran = run(&["lab", "report", &path("f"), "--out", &path("x.svg")]);
     assert!(
         ran.code == Some(0) && ran.stderr.contains("line 3 was cut short"),
-        "what a crash left: {ran:?}"
+        "a series that a crash cut short: {ran:?}"
     );
     let ran = run(&["lab", "report", &path("f"), "--out", &path("x.png")]);
     assert!(ran.code == Some(1) && ran.stderr.contains("ends in .svg or .html"), "{ran:?}");
@@ -102,7 +102,7 @@ fn a_box_is_watched_by_programs_and_as_text() {
     {
         assert!(ran.text().contains(expected), "{expected:?} is not in {}", ran.text());
     }
-    // Without a name, the only running box is watched. When it ends, the watch ends.
+    // Without a name, the only running box is watched. The watch ends when the box ends.
     let mut watch = sprat()
         .args(["lab", "watch", "--json", "--every", "200ms", "--state", &test.state()])
         .stdout(Stdio::piped())
@@ -136,7 +136,7 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     let mut lab = test.start();
     let program = sprat().get_program().to_str().expect("text").to_owned();
     let state = test.state();
-    // A terminal of a known size, whose settings are compared afterwards.
+    // A terminal of a known size. Its settings are compared afterwards.
     let command = format!(
         "stty rows 40 cols 120; stty -g > {before}; timeout --foreground 60 {program} lab watch \
          --every 200ms --state {state}; echo code $?; stty -g > {after}",
@@ -155,8 +155,8 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     let mut screen = script.stdout.take().expect("piped");
     let mut step = 0;
     let mut part = [0; 4096];
-    // Pauses once it shows a flow, and quits once it shows the pause. The screen writes only the
-    // cells that changed, and skips blanks.
+    // Presses the pause key when the screen shows a flow, and the quit key when it shows the pause.
+    // The screen writes only the cells that changed, and skips blanks.
     loop {
         let count = screen.read(&mut part).expect("a terminal");
         if count == 0 {
@@ -179,12 +179,12 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     assert_eq!(step, 2, "{text}");
     assert!(
         text.contains("\u{1b}[?1049h") && text.contains("\u{1b}[?1049l"),
-        "another screen, and back: {text}"
+        "it switches to the other screen, and back: {text}"
     );
     assert!(text.contains("code 0"), "{text}");
     let settings =
         ["before", "after"].map(|name| std::fs::read_to_string(test.path(name)).expect("written"));
-    assert_eq!(settings[0], settings[1], "the terminal is as it was");
+    assert_eq!(settings[0], settings[1], "the terminal has its earlier settings");
 }
 
 struct Test {
@@ -229,7 +229,7 @@ impl Test {
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Starts the lab with endless echoes, and waits for the first.
+    /// Starts the lab with endless echoes, and waits for the first echo.
     fn start(&self) -> KilledOnDrop {
         let ping = "ping -i 0.05 $RIGHT_V4";
         let child = sprat()
@@ -240,7 +240,7 @@ impl Test {
         let mut lines =
             BufReader::new(child.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("bytes from")), "no echo came");
-        // The test reads no more, but a closed pipe would end the lab.
+        // The test does not read further lines, but a closed pipe would end the lab.
         std::thread::spawn(move || lines.for_each(drop));
         child
     }
@@ -255,7 +255,7 @@ impl Drop for Test {
     }
 }
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(Child);
 
 /// Interrupts a lab, as Ctrl-C does.

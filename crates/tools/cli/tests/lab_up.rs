@@ -1,4 +1,4 @@
-//! Tests `sprat lab up` and its related commands by the binary.
+//! Tests `sprat lab up` and related commands by the binary.
 
 use crate::support;
 use serde_json::Value;
@@ -18,11 +18,8 @@ fn a_command_runs_in_its_host_and_its_exit_code_is_returned() {
         ran.stderr.contains("left | oh\n") && ran.stderr.contains("left: exit status: 3"),
         "{ran:?}"
     );
-    assert!(
-        ran.stderr.contains("box.wan: to right: "),
-        "what became of the packets is told: {ran:?}"
-    );
-    // A process left in the background does not keep the lab running.
+    assert!(ran.stderr.contains("box.wan: to right: "), "the report counts the packets: {ran:?}");
+    // A process that a command leaves in the background does not keep the lab running.
     assert!(WELL.contains(&test.up(&["--in", "left", "--", "sleep 1000 & true"]).code));
     let words = test.up(&["--in", "right", "--", "printf", "%s/", "two words", "it's"]);
     assert!(words.text().contains("right | two words/it's/\n"), "{words:?}");
@@ -39,7 +36,10 @@ fn json_is_a_value_on_each_line() {
     // The end of a command may be reported before its last line of output.
     let line = serde_json::json!({ "host": "left", "stream": "output", "text": "said" });
     assert!(values[..2].contains(&line), "{values:?}");
-    let end = values[..2].iter().find(|value| value["ended"] != Value::Null).expect("it is told");
+    let end = values[..2]
+        .iter()
+        .find(|value| value["ended"] != Value::Null)
+        .expect("its end is reported");
     assert_eq!((&end["host"], &end["ended"]), (&"left".into(), &137.into()));
     assert_eq!(values[2]["box"], "wan");
     assert_eq!(values[2]["lines"].as_array().map(Vec::len), Some(2));
@@ -59,7 +59,7 @@ fn it_stands_until_a_signal_and_is_listed() {
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
     assert!(
         lines.any(|line| line.expect("text").contains("the lab is up")),
-        "it says when it does"
+        "it reports that the lab is up"
     );
     let listed: Value =
         serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok())
@@ -86,7 +86,7 @@ fn it_stands_until_a_signal_and_is_listed() {
     assert_eq!(run(&["lab", "down", &test.name, "--state", &test.state()]).ok(), "");
     assert!(
         WELL.contains(&child.0.wait().expect("waited for").code()),
-        "the signal that down sent ends it well"
+        "the signal of `lab down` ends it cleanly"
     );
     test.assert_gone();
 }
@@ -144,12 +144,12 @@ fn host_commands_run_and_failures_are_reported() {
         "--duration",
         "100ms",
     ]);
-    assert_eq!(ran.code, Some(0), "what was still running is no failure: {ran:?}");
+    assert_eq!(ran.code, Some(0), "commands that still ran are no failure: {ran:?}");
     test.assert_gone();
 }
 
 /// The first `ip netns add` since boot bind-mounts the folder of namespace names on itself, with
-/// all names in it. The names of a lab that already stands are then mounted twice.
+/// all names in it. The names of a lab that already exists are then mounted twice.
 #[test]
 fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
     let Some(test) = Test::new("names") else { return };
@@ -229,10 +229,10 @@ impl Drop for Test {
     }
 }
 
-/// Exit codes of a successful lab, and of one on a machine that was too busy.
+/// Exit codes of a lab: 0 after success, 7 if the machine was too busy.
 const WELL: [Option<i32>; 2] = [Some(0), Some(7)];
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(std::process::Child);
 
 fn killed_on_drop(child: std::process::Child) -> KilledOnDrop {

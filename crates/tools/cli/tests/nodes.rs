@@ -1,5 +1,5 @@
-//! Tests the real binary with several nodes in one process: over the kernel's UDP, and over
-//! shared-memory interfaces, one per node.
+//! Tests the real binary with several nodes in one process, over the kernel's UDP, and over
+//! shared-memory interfaces, one for each node.
 
 use crate::support;
 use std::path::Path;
@@ -22,15 +22,15 @@ fn client(coordinator: &str, local: Option<&str>) -> Client {
         .expect("a client")
 }
 
-/// Returns a value that encodes its table, object and life.
+/// Returns a value that is determined by its table, its object and the server's run.
 fn value(table: u64, object: u64, life: u64) -> Vec<u8> {
     (0..1 + object * 50)
         .map(|at| (at * 7 + table * 31 + object + life * 3).to_le_bytes()[0])
         .collect()
 }
 
-/// Checks what the previous life has left in tables of both nodes, writes other values, and kills
-/// the server while it writes more.
+/// Checks the objects that the previous run of the server left in tables of both nodes. Writes
+/// other values, and kills the server while it writes more.
 fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
     let tables: Vec<_> =
         (0..TABLES).map(|table| client.create_table(&format!("t{table}")).expect("made")).collect();
@@ -109,7 +109,11 @@ fn nodes_share_a_device() {
         for node in server.listen.split(' ') {
             let counters = client.server_stats(node).expect("counters");
             let steers = counters.iter().find(|counter| counter.name.starts_with("device_steers{"));
-            assert_eq!(steers.expect("it is told how").value, 0, "by software: it takes no rules");
+            assert_eq!(
+                steers.expect("the node has this counter").value,
+                0,
+                "by software: it takes no rules"
+            );
         }
         live(&mut client, &mut server, life);
     }
@@ -141,7 +145,7 @@ fn contradictory_settings_are_named() {
 fn an_idle_server_logs_no_warnings() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = start(folder.path(), &["-L", UDP, "-C", COORDINATOR, "--with-coordinator"]);
-    // Longer than its requests to the coordinator may take.
+    // The test waits longer than the server's requests to the coordinator may take.
     #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
     std::thread::sleep(std::time::Duration::from_secs(3));
     server.signal(rustix::process::Signal::INT);

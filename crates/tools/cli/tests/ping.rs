@@ -1,4 +1,5 @@
-//! Tests `bench ping` by its binary: all rungs are there, over the kernel and with kernel bypass.
+//! Tests that `bench ping`, by its binary, reports all rungs, over the kernel and with kernel
+//! bypass.
 
 use crate::support;
 use serde_json::Value;
@@ -6,7 +7,7 @@ use support::{ServerProcess, run};
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 
-/// Runs it and returns the names of the rungs, from the wire up.
+/// Runs the benchmark. Returns the names of the rungs, the lowest first.
 fn climb(args: &[&str]) -> Vec<String> {
     let ran = run(&[&["bench", "ping", "--seconds", "0.2", "--json"][..], args].concat());
     let found: Value = serde_json::from_str(ran.ok()).expect("JSON");

@@ -1,4 +1,4 @@
-//! Tests the bridge between a real store and a real Cassandra, as processes: every acknowledged
+//! Tests the bridge between a real store and a real Cassandra, as processes. Every acknowledged
 //! write arrives exactly once, even if a process is killed or stopped.
 
 #[path = "../../../rack/load/tests/support/mod.rs"]
@@ -52,7 +52,7 @@ impl Bridge {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped"))
             .read_line(&mut line)
-            .expect("it tells where it listens");
+            .expect("it reports where it listens");
         let begun: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         let listen = begun["listen"].as_str().expect("an address").to_owned();
@@ -63,7 +63,7 @@ impl Bridge {
         Client(BufReader::new(TcpStream::connect(&self.listen).expect("it listens")))
     }
 
-    /// Waits until its figures satisfy `holds`, and returns them.
+    /// Waits until the bridge's figures satisfy `holds`, and returns them.
     fn until(&self, what: &str, holds: impl Fn(&Figures) -> bool) -> Figures {
         let (begun, mut client) = (Instant::now(), self.client());
         loop {
@@ -86,7 +86,7 @@ impl Bridge {
         self.child.wait().expect("ours");
     }
 
-    /// Interrupts it, as Ctrl-C does; returns its exit code.
+    /// Interrupts the bridge, as Ctrl-C does. Returns its exit code.
     fn stop(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         self.child.wait().expect("ours").code()
@@ -114,8 +114,8 @@ impl Client {
         self.0.get_mut().write_all(&bytes).expect("it listens");
     }
 
-    /// Reads the next answer: the bytes of a bulk string, `None` for a missing key, and any other
-    /// reply verbatim.
+    /// Reads the next answer. Returns the bytes of a bulk string, `None` for a missing key, and any
+    /// other reply unchanged.
     fn answer(&mut self) -> Option<Vec<u8>> {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("it answers");
@@ -151,7 +151,7 @@ impl Client {
     }
 }
 
-/// A direct connection to Cassandra, past the bridge.
+/// A direct connection to Cassandra, without the bridge.
 struct Direct {
     runtime: tokio::runtime::Runtime,
     home: Home,
@@ -206,7 +206,7 @@ fn acknowledged_writes_reach_home_once() {
     let direct = Direct::new(&node);
     let mut client = bridge.client();
 
-    // Writes go to Cassandra later; deletions too.
+    // Writes reach Cassandra later; so do deletions.
     client.set("alice", b"likes tea");
     assert_eq!(client.get("alice").as_deref(), Some(&b"likes tea"[..]));
     bridge.until("alice is at home", nothing_pending);
@@ -221,7 +221,8 @@ fn acknowledged_writes_reach_home_once() {
         [Some(b"*2".to_vec()), None, None]
     );
 
-    // Writes that Cassandra can never store are refused at once, and nothing remains to be carried.
+    // Writes that Cassandra can never store are refused at once, and leave nothing to be written
+    // later.
     for refused in [&[&b"SET"[..], b"", b"v"][..], &[b"DEL", b""]] {
         let reply = client.ask(refused).expect("an answer");
         assert!(reply.starts_with(b"-ERR an empty key"), "{}", String::from_utf8_lossy(&reply));
@@ -229,7 +230,7 @@ fn acknowledged_writes_reach_home_once() {
     assert_eq!(client.get(""), None);
     bridge.until("nothing of it waits", nothing_pending);
 
-    // Cassandra is stopped: writes are acknowledged all the same, and can be read.
+    // While Cassandra is stopped, writes are still acknowledged, and can be read.
     node.signal(Signal::STOP);
     (0..300).for_each(|number| client.set(&key(number), format!("one {number}").as_bytes()));
     assert_eq!(client.get(&key(299)).as_deref(), Some(&b"one 299"[..]));
@@ -240,8 +241,8 @@ fn acknowledged_writes_reach_home_once() {
         assert_eq!(direct.value(&key(number)), Some(format!("one {number}").into_bytes()))
     });
 
-    // A bridge is killed in the middle: the next one carries the rest home. It carries some writes
-    // again, with the effect of one.
+    // A bridge is killed in the middle. The next bridge writes the remaining keys to Cassandra. It
+    // repeats some writes, with the effect of a single write.
     for number in 0..2_000 {
         client.send(&[b"SET", key(number).as_bytes(), format!("two {number}").as_bytes()]);
     }
@@ -264,7 +265,7 @@ fn acknowledged_writes_reach_home_once() {
     eprintln!("killed in the middle: {before} of 2000 were at home by then");
     assert_eq!(bridge.stop(), Some(0));
 
-    // More than may stay in memory: every key is found, in the store or in Cassandra.
+    // There is more data than may stay in memory. Every key is found, in the store or in Cassandra.
     let bridge = Bridge::start(&store, &node, &["--memory", "1M"]);
     let mut client = bridge.client();
     let large = |number: usize| vec![u8::try_from(number % 251).expect("small"); 10_000];
@@ -292,7 +293,7 @@ fn acknowledged_writes_reach_home_once() {
         "median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)"
     );
 
-    // A bridge that ends while Cassandra is away reports it, and nothing is lost.
+    // A bridge that ends while Cassandra is away reports this, and no write is lost.
     assert_eq!(bridge.stop(), Some(0));
     let bridge = Bridge::start(&store, &node, &["--drain", "1s"]);
     node.signal(Signal::STOP);
@@ -305,7 +306,7 @@ fn acknowledged_writes_reach_home_once() {
     bridge.until("it was found", |figures| figures["applied"] >= 1);
     assert_eq!(direct.value("late").as_deref(), Some(&b"kept"[..]));
 
-    // A home other than the table's is refused by name.
+    // A Cassandra table other than the first is refused, and the error names it.
     let other = [
         "rack",
         "bridge",

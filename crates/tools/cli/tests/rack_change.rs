@@ -1,5 +1,5 @@
-//! Tests that a running rack can be inspected and changed, and that each fault is explained: hosts
-//! are network namespaces made here, with a real Cassandra each.
+//! Tests that a running rack can be inspected and changed, and that each fault is explained. The
+//! hosts are network namespaces made by the test, each with a real Cassandra.
 
 use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,7 @@ fn describe(rack: &Rack, yaml: &str) {
     rack.describe(2, &more);
 }
 
-/// Returns the exit code of `status`, and each instance's process state and ring state.
+/// Returns the exit code of `status`, and the process state and ring state of each instance.
 fn statuses(rack: &Rack) -> (Option<i32>, Vec<(String, String)>) {
     let (code, all) = rack.statuses();
     (code, all.into_iter().map(|[_, process, state]| (process, state)).collect())
@@ -33,8 +33,8 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let Some(rack) = Rack::new("changing a real rack", 'c') else { return };
     describe(&rack, "");
 
-    // A process that listens on an instance's address is named, and nothing else happens to it. The
-    // hosts exist by then.
+    // The error names a process that listens on an instance's address, and the process is not
+    // disturbed. The hosts exist by then.
     let first = rack.run(&["up", "--limit", "c0-n9"]);
     assert!(!first.status.success(), "{}", text(&first.stdout));
     let taken = rack.within("c0-n1", || TcpListener::bind("0.0.0.0:9042").expect("a port"));
@@ -58,12 +58,15 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
         "{report}"
     );
     fs::rename(&kept, &key).expect("the key");
-    fs::remove_file(rack.state("key.pub")).expect("what was made beside it");
+    fs::remove_file(rack.state("key.pub")).expect("its public key");
 
-    // `up` is killed in the middle: the next run completes it.
+    // `up` is killed in the middle. The next run completes it.
     let mut half = rack.command(&["up"]).spawn().expect("the binary runs");
     while !rack.home("c0-n1").join("run/pid").exists() {
-        assert!(half.try_wait().expect("a child").is_none(), "it ended before it had begun");
+        assert!(
+            half.try_wait().expect("a child").is_none(),
+            "it ended before an instance had started"
+        );
         std::thread::yield_now();
     }
     kill_process(Pid::from_child(&half), Signal::TERM).expect("it runs");
@@ -72,7 +75,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     assert_eq!(statuses(&rack), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
 
     // An instance that has just died is reported at once, whatever the other instance still
-    // believes, and a rolling restart then stops nothing.
+    // believes. A rolling restart then stops no instance.
     rack.kill("c0-n2");
     let (code, all) = statuses(&rack);
     assert_eq!(
@@ -86,8 +89,8 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     );
     rack.ok(&["up"]);
 
-    // An instance that has lost its data is not started: it would answer for rows that it does not
-    // have.
+    // An instance that has lost its data is not started: it would answer queries about rows that it
+    // does not have.
     rack.kill("c0-n2");
     let home = rack.home("c0-n2");
     let parts =
@@ -100,15 +103,18 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     );
     assert!(report.contains("sprat rack replace FILE c0-n2-i1"), "{report}");
     assert_eq!(statuses(&rack).1[1].0, "stopped");
-    parts.iter().for_each(|(part, kept)| fs::rename(kept, part).expect("nobody made it anew"));
+    parts.iter().for_each(|(part, kept)| fs::rename(kept, part).expect("it was not created again"));
     rack.ok(&["up"]);
 
-    // New settings reach the instances that run without them one by one, whether `up` ran before or
-    // not.
+    // New settings reach the running instances one by one, whether or not `up` ran before.
     describe(&rack, "concurrent_reads = 17");
     let before = [rack.pid("c0-n1"), rack.pid("c0-n2")];
     rack.ok(&["up"]);
-    assert_eq!([rack.pid("c0-n1"), rack.pid("c0-n2")], before, "who runs goes on");
+    assert_eq!(
+        [rack.pid("c0-n1"), rack.pid("c0-n2")],
+        before,
+        "running instances are not restarted"
+    );
     let report = rack.ok(&["rolling", "config", "--check"]);
     assert!(report.contains("2 of 2 would be restarted"), "{report}");
     let report = rack.ok(&["rolling", "config", "--limit", "c0-n2"]);
@@ -123,11 +129,11 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
 
     // Two commands at once would undo each other's changes.
     let lock = fs::File::open(rack.state("lock")).expect("a lock");
-    lock.lock().expect("nobody has it");
+    lock.lock().expect("no command has the lock");
     assert!(rack.refused(&["up"]).contains("another run is changing this rack"));
     drop(lock);
 
-    // A host's cable is pulled: the others are still reported correctly.
+    // A host's cable is pulled. The other hosts are still reported correctly.
     let netns = format!("{}-c0-n2", rack.name);
     let cut = Command::new("ip").args(["-n", &netns, "link", "set", "eth0", "down"]).status();
     assert!(cut.expect("iproute2").success());

@@ -1,5 +1,5 @@
-//! Tests that instances join a ring under load and leave it, cleanly or not: hosts are network
-//! namespaces made here, with a real Cassandra each.
+//! Tests that instances join a ring under load, and leave it cleanly or not. The hosts are network
+//! namespaces made by the test, each with a real Cassandra.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use crate::support;
@@ -13,14 +13,14 @@ use support::racks::{Rack, text};
 /// Long enough for all instances to see a change.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Number of keys; few enough that each is written many times.
+/// Number of keys: few, so that each key is written many times.
 const KEYS: &str = "300";
 
 const MORE: &str = "[cassandra]\nreplication = 2\ntokens = 4\n\
     java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
     \"-Dcassandra.ring_delay_ms=4000\"]\n";
 
-/// Returns the addresses on the ring; all must be up and normal.
+/// Returns the addresses on the ring. All must be up and normal.
 fn ring(rack: &Rack) -> Vec<String> {
     let (code, all) = rack.statuses();
     assert_eq!(code, Some(0), "{all:?}");
@@ -33,7 +33,7 @@ fn tokens(rack: &Rack, host: &str) -> String {
     yaml.lines().find(|line| line.starts_with("initial_token")).expect("it has tokens").to_owned()
 }
 
-/// Starts a command and kills it as soon as `condition` holds.
+/// Starts a command, and kills it as soon as `condition` holds.
 fn cut_short(rack: &Rack, what: &[&str], condition: impl Fn() -> bool) {
     let mut half = rack.command(what).stdout(Stdio::null()).spawn().expect("the binary runs");
     while !condition() {
@@ -47,7 +47,7 @@ fn cut_short(rack: &Rack, what: &[&str], condition: impl Fn() -> bool) {
     half.wait().expect("it ends");
 }
 
-/// Reads many keys, and returns how many reads found nothing.
+/// Reads many keys, and returns the number of reads that found nothing.
 fn not_found(rack: &Rack) -> u64 {
     let read = rack.run(&[
         "load",
@@ -100,7 +100,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     ]);
     let load = load.stdout(Stdio::piped()).spawn().expect("the binary runs");
 
-    // A further server in the description does not make any instance start with tokens of others;
+    // With a further server in the description, no instance starts with tokens of others, and
     // `--check` reports which instances would join.
     rack.describe(4, MORE);
     let up = rack.run(&["up"]);
@@ -114,8 +114,8 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert!(report.contains("c0-n4-i1 would join as 10.0.0.9, with 4 tokens and "), "{report}");
     assert!(!rack.state("hosts/c0-n4").exists(), "nothing is changed");
 
-    // An `add` that is killed in the middle is continued by the next; earlier instances keep their
-    // tokens and are never stopped.
+    // The next `add` continues one that was killed in the middle. Earlier instances keep their
+    // tokens, and are never stopped.
     cut_short(&rack, &["add"], || rack.home("c0-n4").join("run/pid").exists());
     let report: Value = serde_json::from_str(&rack.ok(&["add", "--json"])).expect("JSON");
     assert_eq!(report["joined"][0]["name"], "c0-n4-i1", "{report}");
@@ -128,7 +128,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert!(rack.ok(&["add"]).contains("nothing to add: every instance is on the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
-    // Removes an instance in order; the first attempt is killed in the middle.
+    // An instance is removed cleanly. The first attempt is killed in the middle.
     assert!(rack.refused(&["remove", "c0-n9"]).contains("the ring has no such server or instance"));
     assert!(
         rack.refused(&["remove", "c0-n2", "--gone"]).contains("c0-n2-i1 runs: leave out --gone")
@@ -157,7 +157,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
         kept.into_iter().any(|name| name.starts_with("kept-"))
             && !rack.home("c0-n2").join("data").exists()
     );
-    assert_eq!(rack.changes(&["up"]), [0, 0, 0], "whoever left is left alone");
+    assert_eq!(rack.changes(&["up"]), [0, 0, 0], "instances that have left are not changed");
     assert!(rack.ok(&["remove", "c0-n2"]).contains("c0-n2 has already left the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
     let report = end_load(load);
@@ -168,8 +168,8 @@ fn instances_come_and_go_and_no_row_is_lost() {
         report["verified"]
     );
 
-    // A removal that leaves too few instances is refused; and removing a dead instance loses
-    // nothing.
+    // A removal that would leave too few instances is refused. The removal of a dead instance loses
+    // no rows.
     assert!(
         rack.refused(&["remove", "c0-n1"])
             .contains("2 instances would stay, and Cassandra keeps 3 replicas of its own tables")
@@ -200,7 +200,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1"]);
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
-    // An instance that has left comes back only by name.
+    // An instance that has left rejoins only by name.
     assert!(rack.ok(&["add"]).contains("every instance is on the ring, or was removed from it"));
     assert!(rack.ok(&["add", "c0-n2"]).contains("c0-n2-i1 joined as 10.0.0.5, with 4 tokens"));
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);

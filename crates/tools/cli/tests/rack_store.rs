@@ -1,18 +1,18 @@
-//! Tests etcd and Sprat's own servers on a rack, with the roles that Cassandra has: hosts are
-//! network namespaces made here; a client writes and reads while services die.
+//! Tests etcd and Sprat's servers on a rack, with the roles that Cassandra has. The hosts are
+//! network namespaces made by the test. A client writes and reads while services die.
 
 use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};
 
-/// Extends the description. One replica: two would need three servers, so that after a death no
-/// write would be acknowledged and no recovery would end.
+/// Extends the description. There is one replica: two would need three servers, so that after a
+/// death no write would be acknowledged and no recovery would end.
 const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \
     \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
 
-/// Runs a client command as the rack's operator, in the control namespace beside its hosts.
+/// Runs a client command as the rack's operator, in the control namespace, which reaches the hosts.
 #[track_caller]
 fn client(rack: &Rack, words: &[&str]) -> String {
     let control = format!("{}-ctl", rack.name);
@@ -28,7 +28,7 @@ fn client(rack: &Rack, words: &[&str]) -> String {
     text(&ran.stdout)
 }
 
-/// Number of keys, enough that every server has some: a hash decides each key's tablet.
+/// Number of keys: enough that every server has some, since a hash decides each key's tablet.
 const USERS: usize = 12;
 
 fn put_all(rack: &Rack, drink: &str) {
@@ -42,7 +42,7 @@ fn assert_all(rack: &Rack, drink: &str) {
     }
 }
 
-/// Returns the exit code of `status`, and for each service whether it runs.
+/// Returns the exit code of `status`, and whether each service runs.
 fn services(rack: &Rack) -> (Option<i32>, Vec<(String, bool)>) {
     let ran = rack.run(&["status", "--json"]);
     let report: Value =
@@ -85,7 +85,7 @@ fn the_store_is_on_a_rack() {
     ];
     let run = |dead: &[&str]| all.map(|name| (name.to_owned(), !dead.contains(&name))).to_vec();
     assert_eq!(services(&rack), (Some(0), run(&[])));
-    assert_eq!(rack.changes(&["up"]), [0, 0, 0], "what is right is left alone");
+    assert_eq!(rack.changes(&["up"]), [0, 0, 0], "a correct service is not changed");
 
     client(&rack, &["table", "create", "users"]);
     put_all(&rack, "tea");
@@ -104,7 +104,7 @@ fn the_store_is_on_a_rack() {
         .expect("iproute2");
     assert!(answer.status.code() == Some(5) && answer.stdout.is_empty(), "{answer:?}");
 
-    // One of each kind dies: all objects are still there, and `up` starts them again.
+    // A service of each kind dies. All objects still exist, and `up` starts the services again.
     kill(&rack, "etcd", "c0-n1-etcd");
     kill(&rack, "coordinator", "c0-n1-coordinator");
     assert_all(&rack, "tea");

@@ -1,5 +1,5 @@
-//! Tests tuning of a real rack: a host made here, with a real Cassandra. Only the kernel settings
-//! of its network namespace are changed.
+//! Tests tuning of a real rack: a host made by the test, with a real Cassandra. Only the kernel
+//! settings of the host's network namespace are changed.
 
 use crate::support;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::process::Output;
 use support::{skip, sprat};
 use tempfile::TempDir;
 
-/// A rack of one server, removed when dropped.
+/// A rack of one server. Dropping this value removes it.
 struct Rack {
     folder: TempDir,
     tools: PathBuf,
@@ -38,7 +38,7 @@ impl Rack {
         text(&ran.stdout)
     }
 
-    /// Returns a kernel setting of the host, which each network namespace has for itself.
+    /// Returns a kernel setting of the host. Each network namespace has its own.
     fn keep_alive(&self) -> String {
         let file = "/proc/sys/net/ipv4/tcp_keepalive_time";
         let netns = format!("{}-c0-n1", self.name);
@@ -96,7 +96,7 @@ fn what_is_advised_is_tried_and_taken_back() {
     ] {
         assert!(text(&checked.stdout).contains(told), "{told}: {}", text(&checked.stdout));
     }
-    assert_eq!(rack.keep_alive(), "7200", "nothing is changed by looking");
+    assert_eq!(rack.keep_alive(), "7200", "a check changes nothing");
 
     // Network settings that are not worse are kept. Instance settings are tried, with any outcome.
     let quick = ["--duration", "3s", "--warm", "1s", "--rate", "50", "--keys", "100", "--json"];
@@ -114,7 +114,7 @@ fn what_is_advised_is_tried_and_taken_back() {
     assert_eq!((network["class"].as_str(), rack.keep_alive().as_str()), (Some("network"), kept));
     assert!(journal["after"]["p99"].as_f64().is_some_and(|p99| p99 > 0.0), "{journal}");
 
-    // A later `up` applies the settings found for instances, and all of them can be reverted.
+    // A later `up` applies the settings found for instances. All settings can be reverted.
     let tuned = rack.folder.path().join("rack/tuned.json");
     assert_eq!(tuned.exists(), entries[..2].iter().any(|entry| entry["state"] == "kept"));
     rack.ok("tune", &["--undo"]);

@@ -9,7 +9,7 @@ use std::process::Command;
 use support::{CommandResult, save, skip, sprat};
 use tempfile::TempDir;
 
-/// Seconds until ranks count as hanging and are killed.
+/// Seconds after which ranks count as hanging, and are killed.
 const PATIENCE: &str = "120";
 
 /// A kernel with all reductions.
@@ -41,14 +41,14 @@ fn ran(folder: &TempDir, command: &mut Command) -> CommandResult {
     CommandResult { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// Runs a command line on `count` ranks; parts separated by colons run on one rank each. With 1, it
-/// runs one process without mpirun.
+/// Runs a command line on `count` ranks; parts separated by colons run on one rank each. If `count`
+/// is 1, runs one process without mpirun.
 fn on(folder: &TempDir, count: usize, line: &str) -> CommandResult {
     if count == 1 {
         return ran(folder, sprat().args(line.split(' ')));
     }
     let mut command = Command::new("timeout");
-    // When several runs create their common folder at once, all but one fail.
+    // If several runs create their common folder at once, all but one of them fail.
     command.env("OMPI_MCA_orte_tmpdir_base", folder.path());
     command.args(["--kill-after=10", PATIENCE, "mpirun"]).env("NO_COLOR", "1");
     let parts: Vec<&str> = line.split(" : ").collect();
@@ -194,7 +194,7 @@ fn bodies_are_the_same_bodies() {
     }
 }
 
-/// On any rank and at any step, an error ends all ranks and is reported once.
+/// An error on any rank, at any step, ends all ranks and is reported once.
 #[test]
 fn an_error_ends_all_ranks_and_is_reported_once() {
     if !here() {
@@ -212,7 +212,8 @@ fn an_error_ends_all_ranks_and_is_reported_once() {
         (format!("{run} --out nowhere/r.npy"), 1, "nowhere/r.npy: No such file"),
         ("grape nbody --bodies 0".to_owned(), 1, "0 bodies"),
         ("grape nbody --bodies 8 --snapshots i.npy".to_owned(), 1, "rank 0: i.npy"),
-        // Errors of the second rank alone, before or after it receives what the first reads.
+        // Errors of the second rank alone, before or after it receives what the first rank has
+        // read.
         (mixed("--engine reference --threads 2"), 1, "rank 1: --target and --threads"),
         (mixed("--const f=1"), 1, "rank 1: --const f"),
     ] {

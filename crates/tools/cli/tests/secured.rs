@@ -1,5 +1,5 @@
-//! Tests real processes with identities: holders of an identity do what their permissions allow,
-//! and all others get no answer.
+//! Tests real processes with identities. Holders of an identity can do what their permissions
+//! allow. Others get no answer.
 
 use crate::support;
 use std::net::{TcpListener, UdpSocket};
@@ -30,7 +30,7 @@ impl Keys {
         self.0.path().join(name).to_str().expect("text").to_owned()
     }
 
-    /// Issues an identity; returns its file.
+    /// Issues an identity. Returns its file.
     fn issue(&self, name: &str, flags: &[&str]) -> String {
         let file = self.path(name);
         let words = ["key", "issue", "--root", &self.path("root"), "-o", &file, "--name", name];
@@ -71,11 +71,15 @@ fn identities_have_their_permissions(listen: &str) {
         ask(at, Some(&admin), &["table", "create", table]).ok();
     }
     let code = |identity: &str, words: &[&str]| ask(at, Some(identity), words).code;
-    // The writer has its tables; the reader reads those that its pattern matches.
+    // The writer has its tables. The reader can read the tables that its pattern matches.
     ask(at, Some(&writer), &["put", "log-a", "k", "v"]).ok();
     ask(at, Some(&writer), &["put", "users", "u", "1"]).ok();
     assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v");
-    assert_eq!(code(&reader, &["get", "log-b", "k"]), Some(3), "there is none, and it may know");
+    assert_eq!(
+        code(&reader, &["get", "log-b", "k"]),
+        Some(3),
+        "there is no object, and the reader may know this"
+    );
     ask(at, Some(&reader), &["scan", "log-a"]).ok();
     for words in [
         &["put", "log-a", "k", "w"][..],
@@ -135,7 +139,7 @@ fn identities_have_their_permissions_over_tcp() {
     identities_have_their_permissions(TCP);
 }
 
-/// A coordinator in a process of its own; killed when dropped.
+/// A coordinator in a separate process. Dropping this value kills the process.
 struct Coordinator(Child);
 
 impl Drop for Coordinator {
@@ -186,8 +190,10 @@ fn a_secured_cluster_outlives_a_server_and_admits_no_stranger() {
             .ok();
     }
     let tables = ask(&at, Some(&admin), &["table", "list", "--json"]).ok().to_owned();
-    let holder =
-        servers.iter().position(|server| tables.contains(&server.listen)).expect("somebody has it");
+    let holder = servers
+        .iter()
+        .position(|server| tables.contains(&server.listen))
+        .expect("a server has the table");
     servers[holder].kill();
     let until = Instant::now() + PATIENCE;
     while ask(&at, Some(&client), &["get", "t", "7"]).code != Some(0) {
@@ -226,7 +232,7 @@ fn reachable_addresses_need_an_identity() {
     ]);
     assert!(refused.code == Some(1) && refused.stderr.contains("--insecure"), "{refused:?}");
     let flags = [&small()[..], &["-L", open, "--insecure"]].concat();
-    let server = ServerProcess::start(data.path(), &flags).expect("as was asked for");
+    let server = ServerProcess::start(data.path(), &flags).expect("--insecure allows it");
     assert!(server.startup_log.contains("WARNING"), "{}", server.startup_log);
     assert!(server.stop().success());
     let keys = Keys::make();

@@ -110,7 +110,7 @@ fn programs_read_json() {
     assert_eq!(server.json()["event"], "stopped");
     let (code, stderr) = server.end();
     assert_eq!(code, Some(0));
-    assert!(stderr.contains("--token-file"), "strangers are spoken of: {stderr}");
+    assert!(stderr.contains("--token-file"), "it warns about other machines: {stderr}");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn tokens_are_read_again_on_demand() {
     rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("it runs");
     let begun = std::time::Instant::now();
     while !get(&host, "/file?token=a-token-of-today").ends_with("content") {
-        // Each request makes a line of output, which must be read.
+        // Each request makes a line of output, which the test must read.
         server.line();
         #[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,5 +1,5 @@
-//! Tests sets on several servers, by real processes: `sprat cp --spread` and `--gather`, with
-//! either end killed on the way.
+//! Tests sets on several servers, by real processes: `sprat cp --spread` and `--gather`. Either end
+//! is killed during the copy.
 
 use crate::support;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const MEGABYTE: usize = 1 << 20;
 
-/// A server that accepts uploads; killed when dropped.
+/// A server that accepts uploads. Dropping this value kills it.
 struct Server {
     child: Child,
     address: String,
@@ -70,7 +70,7 @@ fn serve(folder: &Path, address: &str) -> Child {
     child
 }
 
-/// Returns an address that is free now and remains so through every restart: its port is outside
+/// Returns an address that is free now and remains free through every restart. Its port is outside
 /// the range of ephemeral ports, so the kernel gives it to no other socket.
 fn address() -> String {
     const PORTS: std::ops::Range<u64> = 15_000..32_000;
@@ -89,7 +89,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a `sprat cp --spread` to the servers, the first of which is the destination.
+/// Returns a `sprat cp --spread` to the servers. The first server is the destination.
 fn spread(from: &Path, servers: &[Server], more: &[&str]) -> std::process::Command {
     let mut command = sprat();
     command
@@ -130,7 +130,7 @@ fn done(output: &Output) -> Value {
     lines(output).pop().unwrap()
 }
 
-/// Returns bytes that repeat neither within a piece nor between files.
+/// Returns bytes that do not repeat within a piece, nor between files.
 fn content(bytes: usize, seed: u32) -> Vec<u8> {
     (0..u32::try_from(bytes / 4 + 1).unwrap())
         .flat_map(|at| (at ^ seed).wrapping_mul(0x9E37_79B9).to_le_bytes())
@@ -165,14 +165,14 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     let total: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
     assert_eq!((sent["files"].as_u64(), sent["bytes"].as_u64()), (Some(4), Some(total)), "{sent}");
     assert_eq!(bytes_at(&sent).iter().sum::<u64>(), total);
-    // Pieces of 64 MB: the files have five, two, one and, the empty one, none.
+    // With pieces of 64 MB, the files have five, two and one pieces, and the empty file has none.
     assert_eq!(servers.iter().map(|server| server.pieces("run 7").len()).sum::<usize>(), 8);
     assert!(
         servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")),
         "{sent}"
     );
 
-    // Fetched from another server than the first; permissions are kept on request.
+    // The set is fetched from a server other than the first. Permissions are kept on request.
     let output = gather(&servers[1], "run%207", there.path(), &["--preserve"]).output().unwrap();
     let fetched = done(&output);
     assert_eq!(
@@ -208,12 +208,16 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
         "{again}"
     );
 
-    // Another set of that name is refused, unless it may replace this one.
+    // Another set of that name is refused, unless the command may replace the existing set.
     fs::write(set.join("large"), content(MEGABYTE, 4)).unwrap();
     let refused = spread(&set, &servers, &[]).output().unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", stderr_of(&refused));
     let replaced = done(&spread(&set, &servers, &["--force"]).output().unwrap());
-    assert_eq!(replaced["bytes"].as_u64(), Some(MEGABYTE as u64), "the rest is there: {replaced}");
+    assert_eq!(
+        replaced["bytes"].as_u64(),
+        Some(MEGABYTE as u64),
+        "the other files already exist: {replaced}"
+    );
     let refused = gather(&servers[0], "run%207", there.path(), &[]).output().unwrap();
     assert_eq!(refused.status.code(), Some(6), "{}", stderr_of(&refused));
     done(&gather(&servers[2], "run%207", there.path(), &["--force"]).output().unwrap());
@@ -237,7 +241,7 @@ fn sending_a_set_survives_kills() {
     sender.wait().unwrap();
     assert!(!servers.iter().any(|server| server.has_list("file")));
 
-    // A server is killed, and comes back after a while.
+    // A server is killed, and restarts after a while.
     let mut sender =
         spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
     let mut events = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -247,7 +251,7 @@ fn sending_a_set_survives_kills() {
     let events: Vec<Value> = events.map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert!(sender.wait().unwrap().success(), "{events:?}");
     let sent = events.last().unwrap();
-    // One of three pieces may have been sent twice: if the sender does not learn that a piece is
+    // One of three pieces may have been sent twice. If the sender does not learn that a piece is
     // complete, it sends the piece to another server too.
     assert!(
         sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64,
@@ -255,7 +259,7 @@ fn sending_a_set_survives_kills() {
     );
     assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{events:?}");
 
-    // One server is killed for good: the others get its pieces.
+    // One server is killed for good. The others get its pieces.
     let before = servers[2].pieces("file").len();
     assert!(before > 0, "{sent}");
     servers[2].kill();
@@ -297,7 +301,7 @@ fn fetching_a_set_survives_kills() {
     fetcher.kill().unwrap();
     fetcher.wait().unwrap();
     assert!(!there.exists());
-    // From the other server, while one is away for some time.
+    // From the other server, while one server is away for some time.
     let more = ["--limit", "300Mb/s", "--retries", "100", "--also", &servers[0].address];
     let mut fetcher = gather(&servers[1], "file", &there, &more).spawn().unwrap();
     watch(&mut fetcher, 170 * MEGABYTE);
@@ -310,7 +314,7 @@ fn fetching_a_set_survives_kills() {
         fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 
-    // When the first server is gone, another has the list, but not the first one's pieces.
+    // Without the first server, another server has the list, but not the first server's pieces.
     fs::remove_file(&there).unwrap();
     servers[0].kill();
     let output =
@@ -328,7 +332,7 @@ fn a_wrong_piece_is_detected() {
     let file = here.path().join("file");
     fs::write(&file, content(130 * MEGABYTE, 7)).unwrap();
     done(&spread(&file, &servers, &[]).output().unwrap());
-    // Either server may have been so fast that it has all pieces.
+    // Either server may have been fast enough to receive all pieces.
     let (at, server) =
         servers.iter().find_map(|server| Some((server.pieces("file").pop()?, server))).unwrap();
     let at = server.folder.path().join("file.sprat-pieces").join(at);
@@ -344,8 +348,7 @@ fn a_wrong_piece_is_detected() {
         stderr_of(&output)
     );
     assert!(!there.exists());
-    // A sender that sends the file again compares the stored piece with the file, and does not
-    // accept it.
+    // A sender that sends the file again compares the stored piece with the file, and rejects it.
     let sent = done(&spread(&file, &servers, &[]).output().unwrap());
     assert!(sent["bytes"].as_u64() > Some(0), "{sent}");
     done(&gather(&servers[1], "file", &there, &[]).output().unwrap());
@@ -375,7 +378,7 @@ fn contradictory_options_are_refused() {
         let output = sprat().arg("cp").args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr_of(&output));
     }
-    // No server answers; and a server without a list.
+    // First no server answers; then a server has no list.
     let output = sprat().args(["cp", "--spread", "127.0.0.1:2", file, server]).output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", stderr_of(&output));
     let one = Server::start();
@@ -383,7 +386,7 @@ fn contradictory_options_are_refused() {
     assert_eq!(output.status.code(), Some(3), "{}", stderr_of(&output));
 }
 
-/// Returns the hash as `b3sum` prints it, by a code path other than the tested one.
+/// Returns the hash as `b3sum` prints it, computed by other code than the tested one.
 fn blake3_of(content: &[u8]) -> String {
     let values: Vec<_> = (0..sprat_flow::group::count(content.len() as u64))
         .map(|index| {

@@ -1,4 +1,4 @@
-//! Tests clusters of real processes in trouble, and their messages: damaged files are named and
+//! Tests clusters of real processes with faults, and their messages. Damaged files are named and
 //! replaced by other replicas, files of another cluster are refused, and recoveries are visible.
 
 use crate::support;
@@ -13,27 +13,27 @@ use std::time::{Duration, Instant};
 use support::small::SmallFilesystem;
 use support::{PATIENCE, ServerProcess, run, skip, sprat};
 
-/// Number of servers that keep replicas of each other's logs. Some tests add one later.
+/// Number of servers. They keep replicas of each other's logs. Some tests add a server later.
 const SERVERS: usize = 3;
 const COPIES: &str = "2";
 
-/// A coordinator's log line when it accepts requests.
+/// A coordinator's log line after which it accepts requests.
 const READY: &str = "coordinator ready";
 
 /// The racks of the servers.
 const RACKS: [&str; 3] = ["left", "middle", "right"];
 
-/// Number of objects, and bytes of each: a few segments for every server.
+/// Number of objects, and bytes of each object: a few segments for every server.
 const OBJECTS: u64 = 800;
 const OBJECT_BYTES: usize = 100_000;
 
 /// Block size of [`spoil`], which changes one byte in each block that contains data.
 const BLOCK: usize = 4096;
 
-/// Number of blocks at the beginning of a file that are not damaged: its two headers.
+/// Number of blocks at the beginning of a file that are not damaged: the file's two headers.
 const HEADERS: u64 = 16;
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -48,7 +48,7 @@ struct Cluster {
     listens: Vec<String>,
     coordinator: String,
     durability: &'static str,
-    /// Flags for the size of each server.
+    /// Flags for the memory and disk of each server.
     size: &'static [&'static str],
     process: KilledOnDrop,
     dir: tempfile::TempDir,
@@ -75,8 +75,8 @@ impl Cluster {
         cluster
     }
 
-    /// Ends the coordinator and starts one on other data. Its standard error is appended to a file
-    /// beside that directory, with the extension `said`.
+    /// Ends the coordinator, and starts one on other data. Its standard error is appended to a file
+    /// next to that directory, with the extension `said`.
     fn coordinate_from(&mut self, data: &Path) {
         self.end_coordinator();
         let log = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
@@ -147,13 +147,13 @@ impl Cluster {
             .clone()
     }
 
-    /// Returns the recoveries in which this server misses something.
+    /// Returns the recoveries for which this server lacks a segment.
     fn lost(&self, server: usize) -> Vec<serde_json::Value> {
         let tasks = self.status_of(server)["recoveries"].as_array().expect("a list").clone();
         tasks.into_iter().filter(|task| task["failed"] == "lost").collect()
     }
 
-    /// Waits until these servers' logs have all their replicas.
+    /// Waits until the logs of these servers have all their replicas.
     fn settle(&self, servers: &[usize]) {
         let begun = Instant::now();
         while servers.iter().any(|&server| self.counter(server, "segments_short") > 0) {
@@ -180,11 +180,11 @@ fn coordinate(locator: &str, data: &Path) -> KilledOnDrop {
     KilledOnDrop(command.spawn().expect("the binary runs"))
 }
 
-/// Waits until something is true.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_true() {
-        assert!(begun.elapsed() < PATIENCE, "it never came: {what}");
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
         pause();
     }
 }
@@ -220,8 +220,8 @@ fn assert_whole(cluster: &Cluster) {
     }
 }
 
-/// Changes a byte in each block that contains data, in `most` blocks at most. Returns how many
-/// blocks it changed.
+/// Changes a byte in each block that contains data, but in at most `most` blocks. Returns the
+/// number of blocks that it changed.
 fn spoil(data: &Path, most: u64) -> u64 {
     let file =
         File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
@@ -242,14 +242,14 @@ fn spoil(data: &Path, most: u64) -> u64 {
 
 #[test]
 fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
-    // Which of two backups is asked first for a segment is not fixed: each is damaged once.
+    // It is not fixed which of two backups is asked first for a segment, so each is damaged once.
     let mut named = 0;
     for bad in [1, 2] {
         let mut cluster = Cluster::start(SERVERS, "buffered");
         fill(&cluster);
         cluster.settle(&[0, 1, 2]);
         cluster.add();
-        assert!(spoil(&cluster.data(bad), u64::MAX) > 100, "there was something");
+        assert!(spoil(&cluster.data(bad), u64::MAX) > 100, "the replicas contained data");
         cluster.servers[0].kill();
         assert_whole(&cluster);
         let counted = cluster.counter(bad, "replicas_damaged_total");
@@ -262,18 +262,18 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
         );
         eprintln!("server {bad} named {counted} damaged replicas");
     }
-    assert!(named > 0, "somebody was asked for one");
+    assert!(named > 0, "a damaged replica was requested");
 }
 
 #[test]
 fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
-    // Unsynced data may be missing after the kill, and could not be distinguished from data that
-    // was damaged later.
+    // Unsynced data may be missing after the kill. It could not be distinguished from data that is
+    // damaged later.
     let mut cluster = Cluster::start(SERVERS + 1, "sync");
     fill(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[1].kill();
-    assert!(spoil(&cluster.data(1), u64::MAX) > 100, "there was something");
+    assert!(spoil(&cluster.data(1), u64::MAX) > 100, "the replicas contained data");
     let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|error| panic!("{error}"));
     cluster.servers[1] = started;
     let counted = cluster.counter(1, "replicas_damaged_total");
@@ -296,7 +296,7 @@ fn a_server_with_the_data_of_another_cluster_is_refused() {
     for word in ["the data belongs to cluster", "this is cluster", "--data"] {
         assert!(message.contains(word), "{message}");
     }
-    // Neither cluster is harmed.
+    // Neither cluster is affected.
     one.serve(0, &one.data(0)).unwrap_or_else(|error| panic!("{error}"));
     other.serve(0, &other.data(0)).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -347,10 +347,10 @@ fn recoveries_and_missing_replicas_are_shown() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // A client that asks for a tablet under recovery learns that, rather than that a server is
-    // silent.
+    // The error of a client whose request concerns a tablet under recovery states this, and does
+    // not blame a silent server.
     let mut hasty = cluster.client_within(Duration::from_secs(1));
-    let table = hasty.table("t").expect("it is there, whoever serves it");
+    let table = hasty.table("t").expect("the table exists, whichever server has it");
     let lost = (0..OBJECTS).find_map(|number| hasty.get(table, &number.to_le_bytes()).err());
     assert!(matches!(lost, Some(Error::Recovering { .. })), "{lost:?}");
     let counted = hasty.table_stats(table);
@@ -368,14 +368,15 @@ fn recoveries_and_missing_replicas_are_shown() {
     );
 }
 
-/// Both replicas of a segment are damaged: `status` names it, even while the next attempt runs.
+/// Both replicas of a segment are damaged. `status` names the segment, even while the next attempt
+/// runs.
 #[test]
 fn a_segment_without_a_whole_replica_is_named() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
-    // Half of what each keeps, which is two thirds of all: the first segments, but not the newest,
-    // which lists the others.
+    // Each server keeps replicas of two thirds of all data. Half of these replicas are damaged: the
+    // first segments, but not the newest, which lists the others.
     let half = OBJECTS * OBJECT_BYTES as u64 / BLOCK as u64 / 3;
     (1..SERVERS).for_each(|server| assert_eq!(spoil(&cluster.data(server), half), half));
     cluster.servers[0].kill();
@@ -393,8 +394,8 @@ fn a_segment_without_a_whole_replica_is_named() {
     assert!(text.contains("LOG INCOMPLETE: no backup that answers has all of segment "), "{text}");
 }
 
-/// All servers lost power, and one without any data starts first: it reports what it lacks until
-/// the others are back.
+/// All servers lost power, and a server without any data starts first. It reports the data that it
+/// lacks until the others are back.
 #[test]
 fn a_log_is_reported_lost_while_its_servers_are_away() {
     let mut cluster = Cluster::start(SERVERS, "sync");
@@ -416,9 +417,9 @@ fn a_log_is_reported_lost_while_its_servers_are_away() {
     until("it has what it lacked", || cluster.lost(3).is_empty());
 }
 
-/// A coordinator that returns with older metadata, or with none, is refused by running and by
-/// starting servers, and both sides log it. With metadata restored from a server's copy, all is
-/// well.
+/// A coordinator that restarts with older metadata, or with none, is refused by running and by
+/// starting servers, and both sides log this. With metadata restored from a server's copy, the
+/// cluster works again.
 #[test]
 fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
@@ -450,7 +451,7 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
             until(reason, || server.new_stderr().contains(reason));
             assert!(server.runs(), "it waits for its own coordinator");
         }
-        // A starting server logs it and ends.
+        // A starting server logs the refusal and ends.
         let mut last = cluster.servers.pop().expect("three");
         last.kill();
         let number = cluster.servers.len();
@@ -470,7 +471,7 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let copies: Vec<String> = (0..SERVERS)
         .map(|server| cluster.data(server).join("catalog.sprat").display().to_string())
         .collect();
-    // The last death has been handled, and every server knows.
+    // The last death has been handled, and every server knows of it.
     until("copies without the dead", || {
         // A copy that is replaced while it is read is ignored.
         let of =
@@ -495,8 +496,8 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     assert!(new.0 > old.0 + 1000, "ids go on far above: {} and {}", old.0, new.0);
 }
 
-/// The log of a stopped server is damaged: the server does not start, `store verify` names the
-/// place, and all undamaged objects can be exported and imported into another server.
+/// The log of a stopped server is damaged. The server does not start, `store verify` names the
+/// place of the damage, and all undamaged objects can be exported and imported into another server.
 #[test]
 fn a_damaged_store_is_salvaged() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -522,7 +523,8 @@ fn a_damaged_store_is_salvaged() {
         bytes.windows(14).position(|window| window == b"users value 11").expect("it is there");
     bytes[hit] ^= 1;
     std::fs::write(&log, &bytes).expect("it is written");
-    let refused = ServerProcess::start(&data, &flags).err().expect("it does not start over it");
+    let refused =
+        ServerProcess::start(&data, &flags).err().expect("it does not start with a damaged log");
     assert!(refused.contains("log.sprat is damaged"), "{refused}");
     let verified = run(&["store", "verify", &at("data")]);
     assert_eq!(verified.code, Some(10), "{}", verified.text());
@@ -547,8 +549,8 @@ fn a_damaged_store_is_salvaged() {
     server.stop();
 }
 
-/// With fewer servers than a write needs, creating a table, a put and the status report how many
-/// are missing, at once rather than after the client's timeout. With one more, all is well.
+/// With too few servers for a write, `table create`, `put` and `status` report the number of
+/// missing servers, at once rather than after the client's timeout. One more server is enough.
 #[test]
 fn too_few_servers_are_reported_at_once() {
     let mut cluster = Cluster::start(SERVERS - 1, "buffered");
@@ -559,8 +561,8 @@ fn too_few_servers_are_reported_at_once() {
     assert!(created.stderr.contains("WARNING") && created.stderr.contains(words), "{created:?}");
     let status = run(&["status", "-C", &to]);
     assert!(status.ok().matches(&format!("CANNOT WRITE: {words}")).count() == 2, "{status:?}");
-    // The first put may arrive while the cluster still waits for servers. It is then sent more than
-    // once, and may count.
+    // The first put may arrive while the cluster still waits for servers. The client then sends it
+    // more than once, and it may take effect.
     for _ in 0..2 {
         let put = run(&["put", "t", "k", "v", "-C", &to]);
         assert!(put.code == Some(5) && put.stderr.contains(words), "{put:?}");
@@ -578,14 +580,14 @@ fn too_few_servers_are_reported_at_once() {
 }
 
 /// All servers of a cluster lose power after their logs have filled up. Recovery writes new logs
-/// while the old ones still exist: the default disk size has room for both.
+/// while the old logs still exist. The default disk size has room for both.
 #[test]
 fn a_cluster_recovers_from_power_loss_with_the_default_disk_size() {
     // With "buffered", the backups' memory is lost when all of them are killed.
     let mut cluster = Cluster::start(0, "sync");
     cluster.size = &["--memory", "64M"];
     (0..=SERVERS).for_each(|_| cluster.add());
-    // The cleaner begins when memory runs out: until then, overwritten objects also take disk
+    // The cleaner begins when memory runs out. Until then, overwritten objects also take disk
     // space.
     (0..3).for_each(|_| fill(&cluster));
     cluster.servers.iter_mut().for_each(ServerProcess::kill);
@@ -599,7 +601,8 @@ fn a_cluster_recovers_from_power_loss_with_the_default_disk_size() {
 }
 
 /// A server whose disk is full to the last byte is killed. It starts again under its next id,
-/// because its replicas of other logs may be the only ones, and accepts whatever it has frames for.
+/// because its replicas of other logs may be the only ones. It accepts new replicas as long as it
+/// has free frames.
 #[test]
 fn a_member_starts_on_a_full_disk() {
     let small = match SmallFilesystem::mount(96 << 20) {
@@ -610,7 +613,8 @@ fn a_member_starts_on_a_full_disk() {
             ));
         }
     };
-    // With as many others as a log and its replicas need, it need not accept any more.
+    // There are enough other servers for a log and its replicas, so this server need not accept
+    // replicas.
     let mut cluster = Cluster::start(SERVERS, "sync");
     std::os::unix::fs::symlink(small.root(), cluster.data(SERVERS)).expect("a link");
     cluster.add();

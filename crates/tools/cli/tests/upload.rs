@@ -1,5 +1,5 @@
 //! Tests uploads from `sprat cp` to `sprat share --writable`, by their binaries: the output, the
-//! refusals, and what is sent again after a `kill -9` of either end.
+//! refusals, and the data that is sent again after a `kill -9` of either end.
 
 use crate::support;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::kills::{Ends, client, kill_either_end};
 use support::sprat;
 
-/// A real, writable server of `directory`, at `address`; killed when dropped.
+/// A real, writable server of `directory`, at `address`. Dropping this value kills it.
 struct Server(Child);
 
 impl Server {
@@ -44,7 +44,7 @@ fn serve(directory: &Path, address: &str, more: &[&str]) -> Child {
     server
 }
 
-/// Returns an address whose port is free now; each restart of a server uses it again.
+/// Returns an address whose port is free now. Each restart of a server uses it again.
 fn address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -67,7 +67,7 @@ fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// Limit on each wait, in steps of 10 ms; far more than any takes.
+/// Limit on each wait, in steps of 10 ms: far more than any wait takes.
 const PATIENCE: u32 = 6_000;
 
 #[track_caller]
@@ -114,7 +114,8 @@ fn files_and_folders_are_sent_and_the_result_is_reported() {
         "{}",
         stderr_of(&again)
     );
-    // A folder, into an existing folder and under a new name; and its content a second time.
+    // A folder is sent into an existing folder, and under a new name. Its content is sent a second
+    // time.
     let folder = here.path().join("folder");
     fs::create_dir_all(folder.join("sub/empty")).unwrap();
     for at in 0..300 {
@@ -223,7 +224,7 @@ fn durable_bytes_are_not_sent_again_after_a_kill() {
         command.arg(format!("sprat://{address}/"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    // The client is killed: the server records what it received as soon as the connection is gone.
+    // The client is killed. The server records the received data as soon as the connection is gone.
     let mut client = send("60Mb/s");
     let events = BufReader::new(client.stdout.take().unwrap()).lines();
     let some = events.map_while(Result::ok).any(|line| {
@@ -235,7 +236,7 @@ fn durable_bytes_are_not_sent_again_after_a_kill() {
     client.wait().unwrap();
     until(|| durable() >= 4);
     assert_eq!(names(there.path()), [".file.sprat-journal", ".file.sprat-part"]);
-    // The server is killed: what it had recorded is there after the restart.
+    // The server is killed. The data that it had recorded exists after the restart.
     let (client, before) = (send("60Mb/s"), durable());
     until(|| durable() >= before + 4);
     server.kill();

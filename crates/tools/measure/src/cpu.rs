@@ -61,8 +61,8 @@ impl Drop for Pinned {
 }
 
 /// A guard during whose life the calling thread is scheduled as SCHED_FIFO, so that no ordinary
-/// thread runs on its core while it spins. Drop it on the same thread. For a bounded timed loop on
-/// a core of its own; servers keep their scheduling class.
+/// thread runs on its core while it spins. Drop the guard on the same thread. Use it only for a
+/// timed loop of bounded length on a separate core; servers keep their scheduling class.
 #[derive(Debug)]
 pub struct Fifo(());
 
@@ -70,7 +70,7 @@ impl Fifo {
     /// Raises the calling thread to `priority` (1 to 99), through util-linux's `chrt`.
     ///
     /// # Errors
-    /// If this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
+    /// If this process may not do this (it needs CAP_SYS_NICE), or `chrt` is missing.
     pub fn current_thread(priority: u8) -> Result<Self> {
         assert!((1..=99).contains(&priority), "a FIFO priority is 1 to 99, not {priority}");
         chrt(&["-f", "-p", &priority.to_string()])?;
@@ -80,8 +80,7 @@ impl Fifo {
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // Lowering the class is always allowed. If `chrt` has vanished, the thread only keeps its
-        // class.
+        // Lowering the class is always allowed. If `chrt` has vanished, the thread keeps its class.
         let _ = chrt(&["-o", "-p", "0"]);
     }
 }
@@ -108,13 +107,14 @@ pub fn thread_time() -> Duration {
     Duration::from_secs(part(now.tv_sec)) + Duration::from_nanos(part(now.tv_nsec))
 }
 
-/// Sleeps. For the bench's control threads, which wait for servers and time; nodes must not.
+/// Sleeps. Only control threads of benchmarks may sleep, to wait for servers or for time; the
+/// threads of nodes must not.
 #[expect(clippy::disallowed_methods, reason = "a control thread of the bench, not a node")]
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A thread that only uses up a core until it is dropped: a noisy neighbour.
+/// A thread that only uses up a core, like a noisy neighbour. Dropping this value ends it.
 #[derive(Debug)]
 pub struct Hog {
     stop: Arc<AtomicBool>,
@@ -125,7 +125,7 @@ impl Hog {
     /// Starts the thread, on `core` or on any core the scheduler chooses.
     ///
     /// # Errors
-    /// If there is no such core.
+    /// If there is no such core, this process may not use it, or the thread cannot be started.
     pub fn start(core: Option<usize>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

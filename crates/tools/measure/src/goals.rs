@@ -51,26 +51,27 @@ impl Serialize for Goal {
     }
 }
 
-/// A goal and the figures it is judged by.
+/// A goal and the figures by which it is judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What was measured, and against which peer: `100 B read p50, fast+udp spinning vs redis tcp`.
     pub name: String,
-    /// Our figure; `null` if it was not measured.
+    /// Our figure; `None` if it was not measured.
     pub ours: Option<f64>,
-    /// The peer's figure in the same run; `null` if the goal is absolute.
+    /// The peer's figure in the same run; `None` if there is none, as for an absolute goal.
     pub peer: Option<f64>,
-    /// The unit of both.
+    /// The unit of both figures.
     pub unit: String,
-    /// ours / peer.
+    /// Our figure divided by the peer's; `None` if a figure is missing or the ratio is not finite.
     pub ratio: Option<f64>,
     /// The goal.
     pub goal: Goal,
-    /// Whether the goal is met. A missing or non-finite figure meets no goal.
+    /// Whether the goal is met. A figure that is missing or not finite meets no goal, except
+    /// [`Goal::Shown`], which is always met.
     pub met: bool,
     /// The machine's load average over the last minute at the time of the measurement, if noted.
     pub load: Option<f64>,
-    /// Why our figure could not be measured on this machine, if that is so.
+    /// The reason why this machine cannot measure our figure, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -87,11 +88,12 @@ impl Row {
     ) -> Self {
         let ratio =
             ours.zip(peer).map(|(ours, peer)| ours / peer).filter(|ratio| ratio.is_finite());
+        let finite = ours.filter(|ours| ours.is_finite());
         let met = match goal {
             Goal::RatioAtMost(bound) => ratio.is_some_and(|ratio| ratio <= bound),
             Goal::RatioAtLeast(bound) => ratio.is_some_and(|ratio| ratio >= bound),
-            Goal::AtMost(bound) => ours.is_some_and(|ours| ours <= bound),
-            Goal::AtLeast(bound) => ours.is_some_and(|ours| ours >= bound),
+            Goal::AtMost(bound) => finite.is_some_and(|ours| ours <= bound),
+            Goal::AtLeast(bound) => finite.is_some_and(|ours| ours >= bound),
             Goal::RatioWithin(share) => ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= share),
             Goal::Shown => true,
         };
@@ -109,7 +111,8 @@ impl Row {
     }
 }
 
-/// Renders rows as a table, the ratio first; rows that miss their goal are marked.
+/// Renders rows as a table. The ratio comes first among the figures; rows that miss their goal are
+/// marked.
 #[must_use]
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&["what", "ratio", "ours", "peer", "unit", "goal", ""]);
@@ -133,7 +136,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Summarises rows as `12 of 14 goals met`. Rows shown for comparison only do not count.
+/// Summarises rows as `12 of 14 goals met`. Rows with [`Goal::Shown`] do not count.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> String {
     let judged = rows.iter().filter(|row| row.goal != Goal::Shown);

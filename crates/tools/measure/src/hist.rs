@@ -6,7 +6,8 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use sprat_net::Scale;
 
-/// The largest latency that a histogram records, in ns (a minute). Longer latencies count as this.
+/// The largest latency that a histogram records, in ns: a minute. A longer latency is recorded as
+/// this one.
 pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// Significant decimal digits of a latency.
@@ -49,7 +50,7 @@ pub struct CurvePoint {
     pub ns: u64,
 }
 
-/// A bar of the histogram, of which there are twenty per decade.
+/// A bar of the histogram. There are twenty bars per decade.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HistogramBar {
     /// The lower edge, in ns.
@@ -70,7 +71,8 @@ impl Latencies {
         )
     }
 
-    /// Adds one latency. 0 counts as 1 ns, and more than [`MAX_LATENCY_NS`] as that limit.
+    /// Adds one latency. 0 is recorded as 1 ns, and a latency above [`MAX_LATENCY_NS`] as that
+    /// limit.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
@@ -85,7 +87,8 @@ impl Latencies {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// Returns the histogram without the latencies in `removed`; `None` if one of them is missing.
+    /// Returns the histogram without the latencies in `removed`. Returns `None` if the histogram
+    /// lacks one of them.
     #[must_use]
     pub fn without(&self, removed: &Self) -> Option<Self> {
         let mut left = self.0.clone();
@@ -98,14 +101,15 @@ impl Latencies {
         self.0.len()
     }
 
-    /// Returns the latency that a share `quantile` (0 to 1) does not exceed, in ns; 0 if there are
-    /// none.
+    /// Returns the latency in ns that a share `quantile` (0 to 1) of all latencies does not exceed.
+    /// Returns 0 if there are no latencies.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile).min(self.0.max())
     }
 
-    /// Returns the share of latencies longer than `ns`, 0 to 1; 0 if there are none.
+    /// Returns the share of latencies longer than `ns`, 0 to 1. Returns 0 if there are no
+    /// latencies.
     #[must_use]
     pub fn beyond(&self, ns: u64) -> f64 {
         let up_to = self.0.count_between(0, ns.min(MAX_LATENCY_NS));
@@ -147,8 +151,8 @@ impl Latencies {
         }
     }
 
-    /// Returns points of the percentile curve, evenly spaced in nines, as far as the number of
-    /// latencies supports.
+    /// Returns points of the percentile curve, evenly spaced in nines. The curve ends where there
+    /// are too few latencies.
     #[must_use]
     pub fn curve(&self) -> Vec<CurvePoint> {
         let least = 1.0 / self.0.len().max(1) as f64;
@@ -217,8 +221,8 @@ impl Serialize for Latencies {
     }
 }
 
-/// Serialises all counts, as [`Latencies::counts`] returns them: for `#[serde(with = "..")]` where
-/// the histogram is to be read back.
+/// Serialises all counts, as [`Latencies::counts`] returns them. Use it with
+/// `#[serde(with = "..")]` for a histogram that is read back.
 pub mod counted {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,5 +1,5 @@
-//! The jitter meter: a thread that only reads the clock, and records for how long it could not. It
-//! measures what the machine and its kernel do to any thread.
+//! The jitter meter: a thread that only reads the clock, and records the gaps in which it could not
+//! run. It measures what the machine and its kernel do to any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ use crate::hist::{Latencies, nanos};
 use crate::table::Table;
 use sprat_units::figure;
 
-/// An iteration of the meter that takes this long, in ns, is a gap; an undisturbed one takes some
-/// tens.
+/// An iteration of the meter that takes at least this long, in ns, is a gap. An undisturbed
+/// iteration takes some tens of ns.
 pub const GAP_NS: u64 = 1_000;
 
 /// Iterations between two checks of whether the meter is to stop.
@@ -29,29 +29,29 @@ const LINES: [u64; 8] = [1_000, 5_000, 20_000, 50_000, 100_000, 500_000, 1_000_0
 /// The core and priority of a meter's thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MeterPlacement {
-    /// The core to bind it to; any core if `None`.
+    /// The core to which the thread is bound; `None` for any core.
     pub core: Option<usize>,
-    /// Its SCHED_FIFO priority, if it is to have one.
+    /// The SCHED_FIFO priority of the thread; `None` for an ordinary thread.
     pub fifo: Option<u8>,
 }
 
 /// The measurement of a meter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Jitter {
-    /// The core the meter was bound to.
+    /// The core to which the meter was bound; `None` for any core.
     pub core: Option<usize>,
     /// Whether the meter's thread had the class SCHED_FIFO, so that no ordinary thread could
     /// preempt it.
     pub real_time: bool,
     /// Time for which the meter ran.
     pub seconds: f64,
-    /// Its gaps, in ns.
+    /// The gaps in which the thread could not run, in ns.
     #[serde(with = "crate::hist::counted")]
     pub gaps: Latencies,
     /// The number of times that the kernel preempted the meter's thread.
     pub preempted: u64,
-    /// Time stolen by the hypervisor, as far as it reports that, in ns. 0 if it is unknown because
-    /// the thread was preempted or waited.
+    /// Time stolen by the hypervisor, in ns, as far as the hypervisor reports it. 0 if the time is
+    /// unknown because the thread was preempted or waited.
     pub stolen_ns: u64,
 }
 
@@ -63,8 +63,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts a meter, and returns once it measures or has failed. Its thread spins until
-    /// [`stop`](Self::stop), which also returns what failed on that thread.
+    /// Starts a meter. Returns when the meter measures, or has failed. The meter's thread spins
+    /// until [`stop`](Self::stop), which also returns an error of the thread.
     ///
     /// # Errors
     /// If the thread cannot be spawned.
@@ -75,8 +75,8 @@ impl Meter {
         let builder = std::thread::Builder::new().name("jitter".into());
         let thread = builder.spawn(move || measure(placement, &stopped, started))?;
         // On a busy machine the thread may get a core long after it was spawned: a caller that
-        // counted 100 ms from the spawn stopped a meter that had not read the clock once. An error
-        // here is the thread's own, which `stop` returns.
+        // counted 100 ms from the spawn once stopped a meter before it had read the clock. An error
+        // here is the thread's own; `stop` returns it.
         has_started.recv().ok();
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -150,7 +150,8 @@ fn measure(
 }
 
 impl Jitter {
-    /// Returns the number of gaps per second that are longer than `ns`; 0 if the meter did not run.
+    /// Returns the number of gaps per second that are longer than `ns`. Returns 0 if the meter did
+    /// not run.
     #[must_use]
     pub fn rate_beyond(&self, ns: u64) -> f64 {
         if self.seconds > 0.0 {
@@ -178,7 +179,7 @@ impl Jitter {
     }
 }
 
-/// Renders measurements as a table, a column each.
+/// Renders measurements as a table, with a column for each.
 #[must_use]
 pub fn table(meters: &[Jitter]) -> Table {
     let placements: Vec<String> = meters.iter().map(Jitter::placement).collect();

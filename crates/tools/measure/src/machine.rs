@@ -1,4 +1,4 @@
-//! The machine of a measurement, and the processes that ran beside it.
+//! The machine of a measurement, and the other processes on it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use crate::{cpu, usage};
 /// Time for which other processes are observed.
 const WATCH: Duration = Duration::from_millis(300);
 
-/// Limit on the neighbours that are listed: those that use the most processor time.
+/// Limit on the neighbours that are listed. The busiest are listed.
 const MAX_NEIGHBOURS: usize = 5;
 
-/// The share of a core from which a process counts as a neighbour.
+/// A process that uses at least this share of a core counts as a neighbour.
 const NEIGHBOUR_SHARE: f64 = 0.02;
 
 /// Facts about the machine that a reader needs to judge a figure.
@@ -35,26 +35,26 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// The load average over the last minute, at the start.
     pub load_average: f64,
-    /// Other processes that used a core at the start, busiest first.
+    /// Other processes that used a core at the start, the busiest first.
     pub neighbours: Vec<Neighbour>,
     /// Versions of the installed peers.
     pub peers: Vec<String>,
 }
 
-/// A process that ran beside the measurement.
+/// A process that ran at the same time as the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
-    /// The share of a core it used; 1 is a whole core.
+    /// The share of a core that the process used; 1 is a whole core.
     pub cores: f64,
 }
 
 impl Machine {
-    /// Describes this machine. Takes a third of a second, to see what else runs. What cannot be
-    /// read is left empty.
+    /// Describes this machine. Takes a third of a second, to observe other processes. Facts that
+    /// cannot be read are left empty.
     #[must_use]
     pub fn describe() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
@@ -97,7 +97,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// Returns the load average over the last minute; 0 if it cannot be read.
+/// Returns the load average over the last minute. Returns 0 if it cannot be read.
 #[must_use]
 pub fn load_average() -> f64 {
     read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)

@@ -16,7 +16,7 @@ impl Table {
         Self { head: head.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Appends a row of as many cells as there are columns.
+    /// Appends a row. It must have one cell for each column.
     pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.head.len(), "a row has a cell for every column");
         self.rows.push(cells);

@@ -19,23 +19,23 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// An echo by the peer's driver: the path without the store. Only for targets whose driver
-    /// supports it.
+    /// An echo by the peer's driver, which measures the path without the store. Only for targets
+    /// whose driver supports it.
     Ping,
 }
 
 /// The outcome of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It succeeded, and read `bytes` of value (0 for a write).
+    /// The operation succeeded.
     Ok {
-        /// Bytes of value in the reply.
+        /// Bytes of value that were read; 0 for a write.
         bytes: usize,
     },
     /// The key does not exist.
     Miss,
-    /// The system refused it because its memory is full, perhaps only until cleaning has freed
-    /// some.
+    /// The system refused the operation because its memory is full, perhaps only until cleaning has
+    /// freed memory.
     Full,
     /// The system replied with an error, or lost the operation.
     Error,
@@ -46,7 +46,7 @@ pub enum Outcome {
 pub struct Completion {
     /// The tag passed to [`LoadTarget::submit`].
     pub tag: u64,
-    /// Its outcome.
+    /// The operation's outcome.
     pub outcome: Outcome,
 }
 
@@ -54,14 +54,14 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
-    /// Polls again at once: lowest latency, uses a whole core.
+    /// Polls again at once. This has the lowest latency and uses a whole core.
     Spin,
-    /// Sleeps in the kernel until something arrives, like an ordinary blocking client.
+    /// Sleeps in the kernel until bytes arrive, like an ordinary blocking client.
     Sleep,
 }
 
 impl Wait {
-    /// Names this way to wait: `spinning` or `sleeping`.
+    /// Returns `spinning` or `sleeping`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -73,8 +73,8 @@ impl Wait {
 
 /// A system under load, driven by one generator thread.
 ///
-/// The generator submits operations to the target's connections with [`submit`](Self::submit); they
-/// complete later, in any order, in [`poll`](Self::poll). The generator reads the clock itself,
+/// The generator submits operations to the target's connections with [`submit`](Self::submit). They
+/// complete later, in any order, in [`poll`](Self::poll). The generator itself reads the clock,
 /// before `submit` and after `poll`, so that a target cannot put its own readings into the figures.
 pub trait LoadTarget {
     /// Returns the system's name in tables: `redis`, `sprat`.
@@ -83,7 +83,8 @@ pub trait LoadTarget {
     /// Returns the transport: `tcp`, `unix`, `fast+udp`.
     fn transport(&self) -> &str;
 
-    /// Returns the number of its connections or sessions; operations are spread over them by index.
+    /// Returns the number of the target's connections or sessions. Operations are spread over them
+    /// by index.
     fn connections(&self) -> usize;
 
     /// Submits one operation on `connection` without blocking. The target may send it only at the
@@ -91,25 +92,26 @@ pub trait LoadTarget {
     /// `false`, and submits nothing, if the connection's window is full.
     ///
     /// # Errors
-    /// If the connection is broken: the run ends.
+    /// If the connection is broken. The run then ends.
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool>;
 
-    /// Sends what waits to be sent and appends completed operations to `done`. With zero `patience`
-    /// it returns at once; otherwise it sleeps until something has completed or `patience` is over,
-    /// and may return early with nothing.
+    /// Sends the operations that wait to be sent, and appends completed operations to `done`. With
+    /// zero `patience` it returns at once. Otherwise it sleeps until an operation has completed or
+    /// `patience` is over; it may also return early without a completion.
     ///
     /// # Errors
-    /// If a connection is broken: the run ends.
+    /// If a connection is broken. The run then ends.
     fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()>;
 
     /// Returns why the latest operation with [`Outcome::Full`] or [`Outcome::Error`] failed, if the
-    /// target knows.
+    /// target knows the reason.
     fn failure(&self) -> Option<&str> {
         None
     }
 
     /// The generator calls this before (`true`) and after (`false`) the target's turn in an
-    /// interleaved run, so that a target whose server spins can park it while others are measured.
+    /// interleaved run. A target whose server spins can thus park it while other targets are
+    /// measured.
     fn set_active(&mut self, active: bool) {
         let _ = active;
     }

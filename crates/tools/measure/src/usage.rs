@@ -9,8 +9,8 @@ use crate::cpu;
 /// Returns the resident memory of `pid`, in bytes.
 ///
 /// # Errors
-/// If `/proc/PID/status` cannot be read or has no `VmRSS`: there is no such process, or it has
-/// ended.
+/// If `/proc/PID/status` cannot be read, as when there is no such process, or has no `VmRSS`, as
+/// when the process has ended.
 pub fn rss_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid}"))?;
@@ -22,8 +22,8 @@ pub fn rss_bytes(pid: u32) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// Returns the CPU time that all threads of `pid` have used, user and system; exact to a clock tick
-/// (10 ms).
+/// Returns the CPU time that all threads of `pid` have used, user and system. It is exact to a
+/// clock tick (10 ms).
 ///
 /// # Errors
 /// If `/proc/PID/stat` cannot be read or parsed: there is no such process.
@@ -33,10 +33,10 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     ticks_of(&stat).map(ticks).with_context(|| format!("/proc/{pid}/stat"))
 }
 
-/// Measures the share of one core that `pid` uses over the next `span`: 0.01 is one per cent.
+/// Measures the share of one core that `pid` uses over the next `span`; 0.01 is one per cent.
 ///
 /// # Errors
-/// If the process ends in the meantime.
+/// If the process ends before `span` is over.
 pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     let (before, started) = (cpu_time(pid)?, Instant::now());
     cpu::pause(span);
@@ -44,8 +44,8 @@ pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     Ok(used.as_secs_f64() / started.elapsed().as_secs_f64())
 }
 
-/// Parses the sum of user and system ticks from `/proc/PID/stat`. The name in it may contain spaces
-/// and parentheses.
+/// Parses the sum of user and system ticks from `/proc/PID/stat`. The process's name in it may
+/// contain spaces and parentheses.
 pub(crate) fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);

@@ -1,4 +1,4 @@
-//! Keys and values are distinct, in range, and drawn from their distribution.
+//! Tests that keys and values are distinct, in range, and drawn from their distribution.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ fn zipf_follows_its_law() {
             let share = f64::from(rank).powf(-exponent) / total;
             let expected = share * f64::from(DRAWS);
             let found = f64::from(counts[rank as usize]);
-            // Six standard deviations; the seed is fixed.
+            // The limit is six standard deviations; the seed is fixed.
             assert!(
                 (found - expected).abs() < 6.0 * expected.sqrt(),
                 "{exponent}: rank {rank} {found} not {expected:.0}"

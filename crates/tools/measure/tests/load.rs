@@ -1,4 +1,5 @@
-//! Loads against a fake target with a fake clock: what is counted, and from when.
+//! Loads against a fake target with a fake clock. Tests which operations are counted, and from
+//! when.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// Time that passes only when the target is polled.
+/// A clock that advances only when the target is polled.
 #[derive(Default)]
 struct Time(Rc<Cell<u64>>);
 
@@ -25,7 +26,7 @@ impl Clock for Time {
     }
 }
 
-/// Serves one operation after another, each in `service`, and nothing at all during `stall`.
+/// Serves one operation after another, each in `service`. Serves none during `stall`.
 struct Fake {
     time: Rc<Cell<u64>>,
     service: u64,
@@ -120,8 +121,8 @@ fn an_open_load_sees_a_stall_that_a_closed_one_hides() {
     let stalled = || Fake { stall: 500 * MS..1500 * MS, ..Fake::new(10 * US) };
     let open = stalled().run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     let closed = stalled().run(&plan(Pace::Closed, 1));
-    // Half of the operations should have started during the stall: their waits are spread evenly
-    // over its second.
+    // Half of the operations should have started during the stall. Their waits are spread evenly
+    // over the second of the stall.
     let (median, upper) = (open.latencies.quantile(0.5), open.latencies.quantile(0.75));
     assert_eq!(open.latencies.count(), 2000);
     assert!(median < 40 * MS, "half is not touched by the stall: {median}");
@@ -135,8 +136,8 @@ fn an_open_load_sees_a_stall_that_a_closed_one_hides() {
 
 #[test]
 fn an_overload_is_given_up_on_but_counted() {
-    // 1,000 a second intended, 50 a second served, 8 in flight: operations never sent count with
-    // their age.
+    // 1,000 operations a second are intended, 50 are served, and 8 are in flight. Operations that
+    // are never sent count with their age.
     let measured =
         Fake::new(20 * MS).run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     assert!(measured.unfinished > 1000, "{}", measured.unfinished);
@@ -180,8 +181,8 @@ fn a_count_ends_the_run_and_an_earlier_runs_answers_do_not_disturb_the_next() {
     let mut fake = Fake::new(100 * US);
     let counted = LoadPlan { max_ops: Some(50), ..plan(Pace::Closed, 1) };
     assert!((50..=51).contains(&fake.run(&counted).latencies.count()));
-    // The run gives up after its drain time while the target stalls; the stale completion arrives
-    // in the next run.
+    // The run gives up after its drain time while the target stalls. The late completion arrives in
+    // the next run.
     let now = fake.time.get();
     fake.stall = now + 1000 * MS..now + 20_000 * MS;
     let given_up = fake.run(&plan(Pace::Closed, 1));
@@ -222,7 +223,8 @@ fn preload_waits_while_memory_is_full() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// In any load, every operation intended in the window is counted once, served or not.
+    /// In any load, every operation that is intended in the window is counted once, whether or not
+    /// it is served.
     #[test]
     fn nothing_is_left_out(
         service in 1..3000_u64,

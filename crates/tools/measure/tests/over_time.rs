@@ -1,4 +1,4 @@
-//! The picture of a series.
+//! Tests of the picture of a series.
 #![allow(clippy::cast_precision_loss, reason = "small numbers")]
 
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ proptest! {
         }
         let svg = picture(&about, history.samples());
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
-        // Every tag is one of ours: text from the series is escaped.
+        // Every tag is one of ours, since text from the series is escaped.
         for tag in svg.split('<').skip(1) {
             let in_name = |letter: &char| letter.is_ascii_alphabetic() || *letter == '/';
             let name: String = tag.chars().take_while(in_name).collect();

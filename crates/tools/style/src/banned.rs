@@ -6,9 +6,9 @@ use crate::source::Source;
 /// Where a call is banned.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope {
-    /// In every file whose path begins with none of these.
+    /// In every file whose path begins with none of these prefixes.
     AllBut(&'static [&'static str]),
-    /// In files whose path begins with one of these.
+    /// In files whose path begins with one of these prefixes.
     Only(&'static [&'static str]),
 }
 
@@ -24,7 +24,7 @@ impl Scope {
 /// A banned call. Test code is exempt from all bans.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban {
-    /// The consecutive tokens.
+    /// The tokens of the call, one after another.
     pub call: &'static [&'static str],
     /// The paths in which the call is banned.
     pub within: Scope,
@@ -44,14 +44,14 @@ const PRINTS: &[&str] = &[
 const PRINT_REASON: &str = "a library does not talk to the terminal";
 const PRINT_REMEDY: &str = "return it, or count it; the cli and the bench print";
 
-/// Crates that must behave the same in the simulator as on a machine.
+/// Crates that must behave in the simulator as they do on a machine.
 const SANS_IO: &[&str] = &["crates/store/wire/", "crates/store/rpc/", "crates/store/log/"];
 const SANS_IO_REASON: &str =
     "here time, threads and chance come only from the caller, so that a seed reproduces a history";
 const SANS_IO_REMEDY: &str = "take it as an argument, as the rest of the crate does";
 
-/// Crates whose code runs only on a node's thread. The store also has control threads; there the
-/// lint that `clippy.toml` configures demands a reason for each sleep.
+/// Crates whose code runs only on a node's thread. The store also has control threads; there, a
+/// lint that `clippy.toml` configures requires a reason for each sleep.
 const NODE: &[&str] = &[
     "crates/store/wire/",
     "crates/base/disk/",
@@ -133,7 +133,8 @@ pub const BANS: &[Ban] = &[
         reason: SANS_IO_REASON,
         remedy: SANS_IO_REMEDY,
     },
-    // The lints see types and find lossy casts everywhere; only wire may never switch them off.
+    // The lints know types and find lossy casts everywhere. Only the crate wire may never switch
+    // them off.
     Ban {
         call: &["clippy", "::", "cast_possible_truncation"],
         within: Scope::Only(WIRE),
@@ -168,7 +169,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
         for found in source.find(&["[", lint, "("]) {
             let inside = found.iter().take_while(|token| token.text != "]");
             let words: Vec<&str> = inside.map(|token| &token.text[..]).collect();
-            // The reasons for `unsafe` are in the table of the files that may have it.
+            // The reasons for `unsafe` are in [`PLACES`](crate::unsafety::PLACES).
             if !words.contains(&"reason") && !words.contains(&"unsafe_code") {
                 let problem = format!("`#[{lint}(...)]` without a reason");
                 findings.push(Finding::new(

@@ -6,7 +6,7 @@ use crate::source::{Source, is_test_file};
 /// Lower limit on the length of a README's first paragraph, in bytes.
 const PARAGRAPH_BYTES: usize = 80;
 
-/// Finds files that do not begin with `//!`. Tests need not.
+/// Finds files that do not begin with `//!`. Test files are exempt.
 #[must_use]
 pub fn check_head(source: &Source) -> Vec<Finding> {
     if is_test_file(&source.path) || source.text.starts_with("//! ") {
@@ -16,10 +16,10 @@ pub fn check_head(source: &Source) -> Vec<Finding> {
     vec![Finding::new(&source.path, 1, "no documentation at the head", remedy)]
 }
 
-/// Openings of a comment that make its reader look for what it refers to.
+/// Openings of a comment that refer to another text, which the reader would have to look for.
 const RIDDLES: &[&str] = &["The same", "So does", "So is", "As above", "Ditto"];
 
-/// Finds documentation that begins with a reference to something else.
+/// Finds documentation that begins with a reference to another text.
 #[must_use]
 pub fn check_openings(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -43,8 +43,8 @@ pub fn check_openings(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Checks the README of the crate in `folder` (such as `crates/base/net`). `None` means that it has
-/// none.
+/// Checks the README of the crate in `folder` (such as `crates/base/net`). `text` is `None` if the
+/// crate has no README.
 #[must_use]
 pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
@@ -78,7 +78,7 @@ pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     Vec::new()
 }
 
-/// Finds folders of crates whose README `architecture`, the text of ARCHITECTURE.md, does not link.
+/// Finds crates without a link to their README in `architecture`, the text of ARCHITECTURE.md.
 #[must_use]
 pub fn check_map(folders: &[String], architecture: &str) -> Vec<Finding> {
     let linked = |folder: &&String| architecture.contains(&format!("]({folder}/README.md)"));

@@ -3,7 +3,7 @@
 use crate::Finding;
 use toml::{Table, Value};
 
-/// The crates, lowest first. A crate may use only crates of lower rows.
+/// The crates, the lowest row first. A crate may use only crates of lower rows.
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance", "units", "host", "testing"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
@@ -15,13 +15,13 @@ pub const ROWS: &[&[&str]] = &[
     &["cli"],
 ];
 
-/// A folder of crates: one product, or code that products share.
+/// A folder of crates: those of one product, or crates that products share.
 pub struct Group {
-    /// The folder, below `crates`.
+    /// The folder of the group, below `crates`.
     pub name: &'static str,
-    /// The other groups that its crates may use.
+    /// The other groups that the group's crates may use.
     pub uses: &'static [&'static str],
-    /// Its crates.
+    /// The crates of the group.
     pub crates: &'static [&'static str],
 }
 
@@ -60,12 +60,13 @@ pub const GROUPS: &[Group] = &[
     },
 ];
 
-/// Crates outside the layers: they use none of ours, and none of ours uses them.
+/// Crates outside the layers. They use none of our crates, and no crate of ours uses them.
 pub const BESIDE: &[&str] = &["style"];
 
 const PREFIX: &str = "sprat-";
 
-/// Checks one crate's manifest. `folder` is its folder below `crates`, `text` its `Cargo.toml`.
+/// Checks one crate's manifest. `folder` is the crate's folder below `crates`, and `text` its
+/// `Cargo.toml`.
 #[must_use]
 pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     let path = format!("crates/{folder}/Cargo.toml");
@@ -132,7 +133,7 @@ fn row_of(name: &str) -> Option<usize> {
     ROWS.iter().position(|row| row.contains(&name))
 }
 
-/// Returns all dependencies: of the crate, its tests and its build script, on every target.
+/// Returns all dependencies of the crate, its tests and its build script, on every target.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 /// Limit on the lines of a Rust file.
 pub const MAX_LINES: usize = 900;
 
-/// Limit on the median number of lines of the files in a crate's `src`.
+/// Limit on the median length, in lines, of the files in a crate's `src`.
 pub const MAX_MEDIAN: usize = 300;
 
-/// Finds files that are too long, and crates whose median file is.
+/// Finds files that are too long, and crates whose median file is too long.
 #[must_use]
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -1,8 +1,8 @@
 //! The rules of the house, as checks over the sources.
 //!
 //! Each check takes texts and returns [`Finding`]s: what breaks a rule, where, and how to correct
-//! it. The `house` test runs them over this workspace; the other tests show that each of them can
-//! fail.
+//! it. The `house` test runs the checks over this workspace. The other tests show that each check
+//! can fail.
 
 pub mod banned;
 pub mod documented;
@@ -25,9 +25,9 @@ pub struct Finding {
     pub file: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is there, and the rule that it breaks.
+    /// The text that was found, and the rule that it breaks.
     pub problem: String,
-    /// How to correct it.
+    /// How to correct the text.
     pub remedy: String,
 }
 

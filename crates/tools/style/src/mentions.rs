@@ -1,10 +1,11 @@
-//! Checks that our pages mention only files that exist, and nothing outside the project.
+//! Checks that our pages name only files that exist, and that no file names certain external hosts
+//! or paths.
 
 use crate::Finding;
 
-/// Words that must not occur in the repository: hosts of registries (they may move, and a mirror
-/// serves as well), and paths on one person's machine. They are split in halves, or this file would
-/// contain them.
+/// Words that must not occur in the repository: hosts of registries (a host may move, and mirrors
+/// exist), and paths on one person's machine. Each word is split in two, since this file would
+/// otherwise contain it.
 pub const FOREIGN: &[(&str, &str)] = &[
     ("crates", ".io"),
     ("github", ".com"),
@@ -15,7 +16,7 @@ pub const FOREIGN: &[(&str, &str)] = &[
     ("DEVELOPERS", ".md"),
 ];
 
-/// Files written by tools, which may contain such words.
+/// Files written by tools. They may contain such words.
 const GENERATED: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
 /// Finds foreign words in any file of ours.
@@ -41,7 +42,8 @@ pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Finds links and paths in a Markdown page that lead nowhere. `exists` tests a path from the root.
+/// Finds links and paths in a Markdown page that lead to no file. `exists` tests a path from the
+/// root.
 #[must_use]
 pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -71,7 +73,7 @@ pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<
     findings
 }
 
-/// Returns the targets of the links in a line that lie within the repository, without anchors.
+/// Returns the link targets in a line that lie within the repository, without their anchors.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -84,8 +86,8 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Returns whether a code span is a path from the root: it begins in one of our folders, or names a
-/// page.
+/// Returns whether a code span is a path from the root: it begins with one of our folders, or names
+/// a page.
 fn is_our_path(span: &str) -> bool {
     let plain = span.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
     let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"]

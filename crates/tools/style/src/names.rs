@@ -1,14 +1,14 @@
-//! Keeps the names of public types apart: a reader who knows a type should not meet its name in
-//! many crates with other meanings.
+//! Keeps the names of public types distinct: a reader who knows a type should not meet its name
+//! with other meanings in many crates.
 
 use crate::Finding;
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Limit on the crates that may each have a public type of the same name.
+/// Limit on the number of crates that have a public type of one name.
 pub const MAX_CRATES: usize = 3;
 
-/// Names that mean the same in every crate, or that the crate's name makes clear.
+/// Names that have one meaning in every crate, or whose meaning the crate's name makes clear.
 pub const SHARED: &[&str] = &[
     "Answer",
     "Completion",
@@ -30,7 +30,7 @@ pub const SHARED: &[&str] = &[
     "Verdict",
 ];
 
-/// The words before the name of a public type.
+/// The words that precede the name of a public type.
 const DEFINITIONS: &[[&str; 2]] =
     &[["pub", "struct"], ["pub", "enum"], ["pub", "trait"], ["pub", "type"]];
 

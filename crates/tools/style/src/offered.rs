@@ -2,7 +2,7 @@
 
 use crate::Finding;
 
-/// Targets that it does not run, with the reasons.
+/// Targets that `make test-all` does not run, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("help", "lists the others"),
     ("clean", "removes what the others built"),
@@ -10,8 +10,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("test-all", "is what runs the others"),
 ];
 
-/// Finds targets that `makefile` offers (their line has `## ` and a description) and the script
-/// `test_all` does not run, and targets that the script runs and the Makefile lacks.
+/// Finds targets that `makefile` offers (their line has `## ` and a description) but that the
+/// script `test_all` does not run. Also finds targets that the script runs but the Makefile lacks.
 #[must_use]
 pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
     let offered: Vec<(usize, &str)> =

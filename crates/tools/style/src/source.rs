@@ -1,13 +1,13 @@
-//! A Rust file as tokens, each with its line and whether it is test code. Comments and the contents
-//! of strings are not tokens, so a rule about calls ignores prose.
+//! A Rust file as tokens. Each token has its line, and whether it is test code. Comments and the
+//! contents of strings are not tokens, so a rule about calls ignores prose.
 
 use crate::Finding;
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// One token. `::` is one; a group becomes its two brackets and its contents.
+/// One token. `::` is one token; a group becomes its two brackets and its contents.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// Its text in the file.
+    /// The token's text in the file.
     pub text: String,
     /// Line, from 1.
     pub line: usize,
@@ -41,8 +41,8 @@ impl Source {
         Ok(Self { path: path.to_owned(), text: text.to_owned(), tokens })
     }
 
-    /// Returns the crate's folder: `crates/store/wire` for `crates/store/wire/src/lib.rs`, and the
-    /// empty text for a file outside `src`.
+    /// Returns the crate's folder, such as `crates/store/wire` for `crates/store/wire/src/lib.rs`.
+    /// Returns the empty text for a file outside `src`.
     #[must_use]
     pub fn crate_folder(&self) -> &str {
         self.path.find("/src/").map_or("", |end| &self.path[..end])
@@ -54,8 +54,8 @@ impl Source {
         self.text.lines().count()
     }
 
-    /// Finds the places where the tokens of `pattern` follow each other. Returns for each place all
-    /// tokens from there to the end of the file.
+    /// Finds the places where the tokens of `pattern` follow each other. For each place, returns
+    /// all tokens from there to the end of the file.
     pub fn find<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = &'a [Token]> {
         (0..self.tokens.len()).map(|at| &self.tokens[at..]).filter(move |rest| {
             rest.len() >= pattern.len()

@@ -5,7 +5,7 @@ use crate::source::Source;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Folders at the root without files of ours.
+/// Folders at the root that contain no files of ours.
 const NOT_OURS: &[&str] = &[".git", "target"];
 /// Folders of the fuzz crate that its tools write.
 const FUZZ_OUTPUT: &[&str] = &["fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
@@ -13,7 +13,7 @@ const FUZZ_OUTPUT: &[&str] = &["fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 /// Returns the root of the repository.
 ///
 /// # Panics
-/// If this crate no longer lies three folders below it.
+/// If this crate no longer lies three folders below the root.
 #[must_use]
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -23,7 +23,7 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Returns the paths of all our files below `root`, relative to it and sorted.
+/// Returns the paths of all our files below `root`, relative to `root` and sorted.
 ///
 /// # Panics
 /// If the tree cannot be read.
@@ -46,7 +46,7 @@ pub fn files(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Parses every Rust file; those that are not Rust become findings.
+/// Parses every Rust file. Files that are not valid Rust become findings.
 ///
 /// # Panics
 /// If a file cannot be read.
@@ -66,7 +66,7 @@ pub fn sources(root: &Path, files: &[String]) -> (Vec<Source>, Vec<Finding>) {
 /// Returns the text of one file.
 ///
 /// # Panics
-/// If it cannot be read, or is not UTF-8.
+/// If the file cannot be read, or is not UTF-8.
 #[must_use]
 pub fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -1,4 +1,4 @@
-//! The files that may contain `unsafe`, with the reasons. ARCHITECTURE.md has the same list for
+//! The files that may contain `unsafe`, with the reasons. ARCHITECTURE.md repeats this list for
 //! readers.
 
 use crate::Finding;
@@ -9,11 +9,11 @@ use crate::source::Source;
 pub struct UnsafePlace {
     /// Path from the root.
     pub path: &'static str,
-    /// What cannot be done in safe code.
+    /// The reason: what safe code cannot do.
     pub reason: &'static str,
 }
 
-/// The files and folders.
+/// The files and folders that may contain `unsafe`.
 pub const PLACES: &[UnsafePlace] = &[
     UnsafePlace {
         path: "crates/store/log/src/arena.rs",
@@ -66,7 +66,7 @@ pub const PLACES: &[UnsafePlace] = &[
     },
 ];
 
-/// Finds `unsafe` anywhere else.
+/// Finds `unsafe` outside `places`.
 #[must_use]
 pub fn check(source: &Source, places: &[UnsafePlace]) -> Vec<Finding> {
     let allowed = places.iter().any(|place| {

@@ -1,4 +1,4 @@
-//! Limits the width of lines, except those of texts that cannot be broken: raw strings, and what
+//! Limits the width of lines. Texts that cannot be broken are exempt: raw strings, and texts that
 //! tests expect or send.
 
 use crate::Finding;

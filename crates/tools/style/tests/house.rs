@@ -14,7 +14,7 @@ struct House {
     not_rust: Vec<Finding>,
 }
 
-/// Read and parsed once, for all tests.
+/// The workspace, read and parsed once for all tests.
 static HOUSE: LazyLock<House> = LazyLock::new(|| {
     let root = tree::root();
     let files = tree::files(&root);
@@ -27,7 +27,7 @@ impl House {
         tree::read(&self.root, path)
     }
 
-    /// The folders of the crates, below `crates`.
+    /// Returns the folders of the crates, below `crates`.
     fn crates(&self) -> Vec<String> {
         let manifests = self.files.iter().filter_map(|path| path.strip_suffix("/Cargo.toml"));
         manifests.filter_map(|path| path.strip_prefix("crates/")).map(str::to_owned).collect()

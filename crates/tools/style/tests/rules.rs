@@ -1,4 +1,4 @@
-//! Each rule fails on a snippet that breaks it, at the right line, and passes a similar one.
+//! Each rule fails on a snippet that breaks it, at the right line, and accepts a similar snippet.
 
 use sprat_style::source::Source;
 use sprat_style::unsafety::UnsafePlace;
@@ -14,7 +14,7 @@ fn lines(findings: &[Finding]) -> Vec<usize> {
     findings.iter().map(|finding| finding.line).collect()
 }
 
-/// The lines at which `text`, in the file `path`, has banned calls.
+/// Returns the lines at which `text`, in the file `path`, has banned calls.
 fn banned_at(path: &str, text: &str) -> Vec<usize> {
     lines(&banned::check(&source(path, text)))
 }

@@ -3,52 +3,52 @@
 use super::fault::Fault;
 use super::wire::Wire;
 
-/// Limit on the length of the line that begins a chunk, extensions and line end included, in bytes.
-/// A body with a longer one is malformed.
+/// Limit on the length of the line that begins a chunk, in bytes, including extensions and the line
+/// end. A body with a longer line is malformed.
 const MAX_CHUNK_LINE: usize = 256;
 
 /// Limit on the bytes of the trailer after the last chunk, including the empty line that ends it. A
-/// body with a longer one is malformed.
+/// body with a longer trailer is malformed.
 const MAX_TRAILER: usize = 4096;
 
-/// How the end of a body is marked.
+/// How the end of a body is found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Framing {
-    /// By a `Content-Length`, in bytes.
+    /// The body has this many bytes, by `Content-Length`.
     Length(u64),
-    /// By an empty chunk.
+    /// An empty chunk ends the body.
     Chunked,
-    /// By the end of the connection.
+    /// The end of the connection ends the body.
     Close,
 }
 
-/// A body that is being received from a [`Wire`], which it borrows until it is dropped. A body that
-/// is dropped before [`Body::is_over`] leaves the rest of its bytes on the connection, which then
-/// cannot take another request.
+/// A body that is being received from a [`Wire`], which it borrows until it is dropped. If a body
+/// is dropped before [`Body::is_over`], the rest of its bytes stay on the connection, which then
+/// cannot be used for another request.
 #[derive(Debug)]
 pub struct Body<'a> {
     wire: &'a mut Wire,
     framing: Framing,
-    /// Bytes left of the body, or of the chunk.
+    /// Bytes of the body, or of the current chunk, that have not been received.
     left: u64,
-    /// Whether the line end after the last chunk is still to be read.
+    /// Whether the line end of the current chunk must still be read.
     in_chunk: bool,
     ended: bool,
-    /// Bytes that the last call received, also when it failed halfway.
+    /// Number of bytes that the last call received, even if it failed halfway.
     received: usize,
 }
 
 impl<'a> Body<'a> {
-    /// Begins to receive the body that follows the head last received on `wire`.
+    /// Begins to receive the body that follows the last head received on `wire`.
     pub fn new(wire: &'a mut Wire, framing: Framing) -> Self {
         let left = if let Framing::Length(length) = framing { length } else { 0 };
         Self { wire, framing, left, in_chunk: false, ended: false, received: 0 }
     }
 
-    /// Fills `group` and `value`, with one system call where possible.
+    /// Fills `group` and then `value`, with one system call where possible.
     /// # Errors
-    /// [`Fault`]; [`Fault::Ended`] also when the body has fewer bytes. [`Body::received`] returns
-    /// how many bytes of `group` were received before.
+    /// As for [`Body::fill`], and [`Fault::Ended`] if the body has too few bytes.
+    /// [`Body::received`] then returns the number of bytes of `group` that were received.
     pub fn fill_both(&mut self, group: &mut [u8], value: &mut [u8]) -> Result<(), Fault> {
         let bytes = (group.len() + value.len()) as u64;
         if let Framing::Length(_) = self.framing {
@@ -66,20 +66,22 @@ impl<'a> Body<'a> {
         if filled? < value.len() { Err(Fault::Ended) } else { Ok(()) }
     }
 
-    /// Returns how many bytes the last call received, also if it failed; after [`Body::fill_both`],
-    /// those of the group.
+    /// Returns the number of bytes that the last call received, even if it failed. After
+    /// [`Body::fill_both`], counts only bytes of the group.
     #[must_use]
     pub fn received(&self) -> usize {
         self.received
     }
 
-    /// Fills `into` and returns the number of bytes: fewer than its length only where the body
-    /// ends.
+    /// Fills `into` and returns the number of bytes. It is less than the length of `into` only if
+    /// the body ends.
     ///
     /// # Errors
-    /// [`Fault::Ended`] if the connection closes before the end that the framing states;
-    /// [`Fault::TimedOut`] if nothing arrives in time; [`Fault::Cancelled`]; [`Fault::Malformed`]
-    /// for a malformed chunk; otherwise [`Fault::Io`].
+    /// - [`Fault::Ended`] if the connection closes before the body ends.
+    /// - [`Fault::TimedOut`] if nothing arrives in time.
+    /// - [`Fault::Cancelled`] if the caller cancels.
+    /// - [`Fault::Malformed`] for a malformed chunk.
+    /// - [`Fault::Io`] if the kernel or TLS fails to receive.
     pub fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         self.received = 0;
         while self.received < into.len() && !self.ended {
@@ -106,7 +108,7 @@ impl<'a> Body<'a> {
         Ok(self.received)
     }
 
-    /// Reads as much of `rest` as is left of the body, or of the chunk.
+    /// Reads into `rest` as much as is left of the body, or of the current chunk.
     fn fill_some(&mut self, rest: &mut [u8]) -> Result<(), Fault> {
         let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let filled = self.wire.fill(&mut rest[..count], &mut []);
@@ -115,13 +117,14 @@ impl<'a> Body<'a> {
         filled
     }
 
-    /// Returns the socket that the body is received from.
+    /// Returns the socket from which the body is received.
     #[must_use]
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.wire.socket()
     }
 
-    /// Returns whether all of the body was read, so that the connection can take another request.
+    /// Returns whether the whole body was read, so that the connection can be used for another
+    /// request.
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.framing {

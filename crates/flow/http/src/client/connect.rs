@@ -1,4 +1,4 @@
-//! Connecting to whichever of a host's addresses answers first (RFC 8305, "Happy Eyeballs").
+//! Connects to the address of a host that answers first (RFC 8305, "Happy Eyeballs").
 
 use super::fault::Fault;
 use super::options::Options;
@@ -15,17 +15,17 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-/// Delay before the next address is tried in parallel.
+/// Time after which the next address is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Time limit for connecting to a host, all its addresses included.
+/// Limit on the time to connect to a host, for all its addresses together.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Limit on the addresses of a host that are tried. Further ones are ignored.
+/// Limit on the addresses of a host that are tried. Further addresses are ignored.
 const MAX_ADDRESSES: usize = 16;
 
-/// Makes connections; any number of threads may use one. It loads the trusted certificates when the
-/// first TLS connection needs them, and keeps them.
+/// Makes connections. Any number of threads may share one connector. It loads the trusted
+/// certificates when the first TLS connection needs them, and keeps them.
 #[derive(Debug)]
 pub struct Connector {
     trust: Trust,
@@ -43,13 +43,15 @@ impl Connector {
         Ok(Self { trust: Trust::new(options)?, receive_buffer, patience })
     }
 
-    /// Connects to the server of `address`, with TLS where its scheme says so. `cancel` interrupts
+    /// Connects to the server of `address`, with TLS if the scheme says so. `cancel` interrupts
     /// this call, and every later wait on the connection.
     ///
     /// # Errors
-    /// [`Fault::NoConnection`] if the host's name cannot be resolved or no address accepts a
-    /// connection; [`Fault::Untrusted`] if the certificate is not trusted; [`Fault::TimedOut`] in a
-    /// handshake; or [`Fault::Cancelled`].
+    /// - [`Fault::NoConnection`] if the host's name cannot be resolved, no address accepts a
+    ///   connection within 30 seconds, or the connection fails in the TLS handshake.
+    /// - [`Fault::Untrusted`] if the certificate is not trusted.
+    /// - [`Fault::TimedOut`] if the TLS handshake takes too long.
+    /// - [`Fault::Cancelled`] if the caller cancels.
     pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
         self.wire(address, cancel).map_err(|fault| match fault {
             Fault::Io(error) => Fault::NoConnection(error),
@@ -68,7 +70,8 @@ impl Connector {
     }
 }
 
-/// Alternates between IPv6 and IPv4, IPv6 first, keeping the resolver's order within each family.
+/// Orders addresses so that IPv6 and IPv4 alternate, IPv6 first. Within each family, the resolver's
+/// order stays.
 fn interleaved(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let (v6, v4): (Vec<_>, Vec<_>) = all.into_iter().partition(SocketAddr::is_ipv6);
     let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
@@ -84,8 +87,8 @@ fn interleaved(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Connects to all `addresses`, each begun [`STAGGER`] after the one before, or when that fails,
-/// and returns the first connection that succeeds.
+/// Begins to connect to each of `addresses`, [`STAGGER`] after the previous one or as soon as that
+/// fails. Returns the first connection that succeeds.
 fn race(
     addresses: &[SocketAddr],
     receive_buffer: usize,
@@ -139,8 +142,8 @@ fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if receive_buffer > 0 {
-        // The window scale is negotiated in the handshake and cannot be changed later, so the
-        // buffer is set before it.
+        // The buffer must be set before the handshake, which negotiates the window scale. The scale
+        // cannot be changed later.
         enlarge(&socket, Buffer::Receive, receive_buffer)?;
     }
     match socket.connect(&address.into()) {
@@ -150,15 +153,14 @@ fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
     }
 }
 
-/// Waits for up to `wait` and returns the indexes of the sockets whose connect has succeeded or
-/// failed.
+/// Waits for up to `wait`. Returns the indices of the sockets that have connected or failed.
 fn ready(trying: &[(Socket, SocketAddr)], wait: Duration) -> Vec<usize> {
     let mut polled: Vec<_> =
         trying.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::OUT)).collect();
     let timeout = Timespec::try_from(wait).ok();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(1..) => (0..polled.len()).filter(|index| !polled[*index].revents().is_empty()).collect(),
-        _ => Vec::new(), // none yet, or interrupted: the caller asks again
+        _ => Vec::new(), // none is ready, or a signal came: the caller tries again
     }
 }
 
@@ -184,8 +186,8 @@ mod tests {
     fn the_first_address_that_answers_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
-        // `silent` has a full accept queue, so that it does not answer. On the two others nothing
-        // listens.
+        // `silent` has a full accept queue, so it does not answer. Nothing listens on the two other
+        // addresses.
         let deaf = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         deaf.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
         deaf.listen(0).unwrap();

@@ -1,4 +1,4 @@
-//! Requests whose responses fit in memory: for services that are called before, after, or between
+//! Requests whose responses fit into memory: for services that are called before, after or between
 //! the bulk transfers.
 
 use super::body::{Body, Framing};
@@ -14,11 +14,11 @@ use sprat_host::lock;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-/// Limit on the body of a response, in bytes; a longer one is an error.
+/// Limit on the body of a response, in bytes. A longer body is an error.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Limit on the idle connections that are kept. Beyond it, a connection is closed after its
-/// exchange.
+/// Limit on the idle connections that are kept. If there are this many, a connection is closed
+/// after its exchange.
 const MAX_KEPT: usize = 32;
 
 /// Bytes of a request's body that are sent between two checks for cancellation.
@@ -31,7 +31,7 @@ pub struct Call<'a> {
     pub method: &'a str,
     /// The `http` or `https` address.
     pub url: &'a str,
-    /// Fields besides `Host`, `User-Agent` and `Content-Length`, which are added.
+    /// Additional fields. `Host`, `User-Agent` and `Content-Length` are added to them.
     pub fields: &'a [(String, String)],
     /// The body, in pieces.
     pub body: &'a [&'a [u8]],
@@ -40,15 +40,15 @@ pub struct Call<'a> {
 /// A complete response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its head.
+    /// The head of the response.
     pub head: Head,
-    /// Its body; empty for `HEAD`.
+    /// The body of the response; empty for `HEAD`.
     pub body: Vec<u8>,
 }
 
-/// An HTTP client for requests whose responses fit in memory ([`MAX_ANSWER`]); any number of
-/// threads may share one. It reuses idle connections, and repeats a request other than `POST` once
-/// on a new connection if the reused one fails.
+/// An HTTP client for requests whose responses fit into memory ([`MAX_ANSWER`]). Any number of
+/// threads may share one client. It reuses idle connections, except for `POST`. If a request on a
+/// reused connection fails, the client repeats it once on a new connection.
 #[derive(Debug)]
 pub struct Caller {
     connector: Connector,
@@ -57,9 +57,9 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Makes a client whose connections have `options`, and which `cancel` interrupts.
+    /// Makes a client. Its connections have `options`, and `cancel` interrupts its calls.
     /// # Errors
-    /// [`Error::File`] when the file of trusted certificates cannot be read.
+    /// [`Error::File`] if the file of trusted certificates cannot be read.
     pub fn new(options: &Options, cancel: &Cancel) -> Result<Self, Error> {
         Ok(Self {
             connector: Connector::new(options)?,
@@ -71,14 +71,14 @@ impl Caller {
     /// Sends a request and receives the response. Redirects and error statuses are responses, not
     /// errors.
     /// # Errors
-    /// [`Error::Unreachable`] when the request may be repeated; any other error when that is of no
-    /// use.
+    /// [`Error::Unreachable`] if it may help to repeat the request; any other error if it does not.
     pub fn call(&self, call: Call<'_>) -> Result<Reply, Error> {
         let address = Address::parse(call.url)?;
         let name = address.to_string();
         let peer = format!("{} {}", address.is_tls(), address.authority());
-        // The server may have closed the idle connection, so a failure there is retried on a new
-        // one. A `POST` is not: the server may have carried it out.
+        // The server may have closed an idle connection, so a request that fails there is repeated
+        // on a new one. A `POST` never uses an idle connection: the server may carry it out before
+        // the failure.
         if call.method != "POST"
             && let Some(wire) = self.take_kept(&peer)
             && let Ok((reply, wire)) = self.exchange(wire, &address, &call)
@@ -96,8 +96,8 @@ impl Caller {
         Ok(reply)
     }
 
-    /// Exchanges a request and its response on `wire`. Returns the connection too if it can take
-    /// another request.
+    /// Sends a request on `wire` and receives the response. Also returns the connection if it can
+    /// be used for another request.
     fn exchange(
         &self,
         mut wire: Wire,
@@ -150,7 +150,7 @@ impl Caller {
     }
 }
 
-/// The text of a request.
+/// Returns the head of a request, as text.
 fn text(address: &Address, call: &Call<'_>) -> String {
     let mut text = format!(
         "{} {} HTTP/1.1\r\nHost: {}\r\n",

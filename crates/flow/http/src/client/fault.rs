@@ -4,17 +4,17 @@ use crate::error::Error;
 use std::io;
 use std::time::Duration;
 
-/// A failure of a connection, which cannot be used afterwards. It does not name the request it
-/// broke: [`Fault::into_error`] adds that.
+/// A failure of a connection. The connection cannot be used afterwards. A fault does not name its
+/// request: [`Fault::into_error`] adds the name.
 #[derive(Debug)]
 pub enum Fault {
-    /// No address of the host accepts a connection.
+    /// No address of the host accepts a connection, or the connection failed in the TLS handshake.
     NoConnection(io::Error),
-    /// The connection ended where more bytes were due.
+    /// The connection ended before all expected bytes had arrived.
     Ended,
-    /// Nothing was received, or nothing that was sent was acknowledged, for this long.
+    /// For this long, nothing was received, or nothing that was sent was acknowledged.
     TimedOut(Duration),
-    /// The kernel failed to receive or to send.
+    /// The kernel or TLS failed to receive or to send.
     Io(io::Error),
     /// The caller's [`Cancel`](crate::Cancel) was cancelled.
     Cancelled,
@@ -25,8 +25,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Turns the fault into the error of a request to `source_name`. All faults that may be
-    /// transient become [`Error::Unreachable`].
+    /// Turns the fault into the error of a request to `source_name`. Faults that may be transient
+    /// become [`Error::Unreachable`].
     #[must_use]
     pub fn into_error(self, source_name: &str) -> Error {
         let source_name = source_name.to_owned();

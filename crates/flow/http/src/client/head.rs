@@ -1,4 +1,4 @@
-//! Heads of responses, parsed once into the fields that matter here.
+//! Heads of responses. They are parsed once into the fields that this crate needs.
 
 use crate::MAX_HEAD;
 use crate::date::time;
@@ -6,17 +6,19 @@ use crate::range::{ContentRange, number};
 use crate::xattrs::Xattrs;
 use std::time::{Duration, SystemTime};
 
-/// Limit on the fields of a response's head. A head with more is malformed.
+/// Limit on the fields of a response's head. A head with more fields is malformed.
 const MAX_FIELDS: usize = 100;
 
-/// Limit on the groups that a server may report as corrupt. A response that reports more is
+/// Limit on the groups that a server may report as corrupt. A response that reports more groups is
 /// malformed.
 const MAX_WRONG: usize = 1024;
 
-/// Upper limit to a server's `Retry-After`.
+/// Limit on the pause that `Retry-After` may ask for. A longer pause is reduced to this.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// The head of a response. A known field with a malformed value is an error, not an absent field.
+/// The head of a response. A malformed `Content-Length`, `Transfer-Encoding`, `Content-Range`,
+/// `Sprat-Xattrs` or `Sprat-Wrong` makes the whole head malformed. Any other malformed field counts
+/// as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The status code.
@@ -25,18 +27,18 @@ pub struct Head {
     pub length: Option<u64>,
     /// Whether the body is chunked.
     pub chunked: bool,
-    /// `Content-Range`: the part of the file that follows, and the length of the complete file, as
-    /// far as the server states them.
+    /// `Content-Range`: the part of the file that the body contains, and the length of the complete
+    /// file, as far as the server states them.
     pub range: Option<ContentRange>,
-    /// The strong entity tag, with its quotes.
+    /// The entity tag with its quotes, if it is strong.
     pub tag: Option<String>,
-    /// `Last-Modified`, verbatim.
+    /// `Last-Modified`, as received.
     pub modified: Option<String>,
-    /// `Date`: the server's clock.
+    /// `Date`: the time on the server's clock.
     pub date: Option<SystemTime>,
-    /// The media type, in lower case, without parameters.
+    /// `Content-Type` in lower case, without parameters.
     pub kind: String,
-    /// `Content-Encoding`, unless that is `identity`.
+    /// `Content-Encoding`; `None` if it is `identity`.
     pub coding: Option<String>,
     /// `Location`: the target of a redirect.
     pub location: Option<String>,
@@ -50,27 +52,29 @@ pub struct Head {
     pub mode: Option<u32>,
     /// Modification time of the file to the nanosecond, from `sprat share`.
     pub changed: Option<SystemTime>,
-    /// Bytes of the file that already has the name, in the response to an upload query.
+    /// Length in bytes of the file that already has the name, in the response to an upload query.
+    /// In a response in verified form, length of the file.
     pub existing_length: Option<u64>,
     /// Extended attributes of the file, from `sprat share`.
     pub xattrs: Option<Xattrs>,
     /// What the server could not do for a file that it stored.
     pub note: Option<String>,
-    /// Numbers of the uploaded groups that the server received corrupt.
+    /// Numbers of the uploaded groups whose bytes reached the server corrupt.
     pub wrong: Vec<u64>,
-    /// The number of groups that the server lacks of an upload that was to be finished.
+    /// The number of groups that the server still lacks when the sender tries to finish an upload.
     pub missing: Option<u64>,
-    /// A group of an upload that the server has in part, and how many bytes of it.
+    /// The number of a group of an upload that the server has in part, and how many of its bytes
+    /// the server has.
     pub begun: Option<(u64, u64)>,
-    /// Fields named `x-...`: their names in lower case, and their values verbatim.
+    /// Fields named `x-...`: their names in lower case, and their values as received.
     pub own: Vec<(String, String)>,
 }
 
 impl Head {
-    /// Parses the head at the beginning of `bytes` and returns it with its length; `None` when it
-    /// is incomplete.
+    /// Parses the head at the beginning of `bytes`. Returns it with its length in bytes; `None` if
+    /// the head is incomplete.
     /// # Errors
-    /// If the head is malformed or too long, returns the reason for an error message.
+    /// The reason, as text for an error message, if the head is malformed or too long.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -93,8 +97,8 @@ impl Head {
             head.take(&field.name.to_ascii_lowercase(), text)
                 .map_err(|why| format!("its answer says {}: {text:?}: {why}", field.name))?;
         }
-        // A date is relative to the server's clock, which may differ from ours, so `Date` is
-        // preferred as "now".
+        // The server's clock may differ from ours. `Retry-After` refers to the server's clock, so
+        // `Date` is used as the current time if there is one.
         if let Some(until) = until {
             let now = head.date.unwrap_or_else(SystemTime::now);
             head.retry_after = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
@@ -118,7 +122,7 @@ impl Head {
                 &mut self.range,
                 ContentRange::parse(text).ok_or("want bytes FIRST-LAST/ALL")?,
             )?,
-            // A weak tag says "as good as the same": not good enough for bytes.
+            // A weak tag does not guarantee that the bytes are equal.
             "etag" if text.starts_with('"') && text.len() >= 2 && text.ends_with('"') => {
                 once(&mut self.tag, text.to_owned())?;
             }
@@ -166,15 +170,15 @@ impl Head {
         Ok(())
     }
 
-    /// Returns the modification time, as exactly as the server gives it.
+    /// Returns the modification time, with the precision that the server states.
     #[must_use]
     pub fn changed(&self) -> Option<SystemTime> {
         self.changed.or_else(|| httpdate::parse_http_date(self.modified.as_deref()?).ok())
     }
 
-    /// Returns what identifies this state of the file: its strong entity tag; otherwise
-    /// `Last-Modified`, unless that is within a second of `Date`, when the file may change again
-    /// within the same second (RFC 9110, section 8.8.2.2).
+    /// Returns what identifies this state of the file: its strong entity tag, otherwise
+    /// `Last-Modified`. Does not return a `Last-Modified` less than a second before `Date`: the
+    /// file may change again within that second (RFC 9110, section 8.8.2.2).
     #[must_use]
     pub fn validator(&self) -> Option<String> {
         let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());

@@ -1,6 +1,6 @@
-//! The client half of HTTP/1.1. A [`Connector`] makes a [`Wire`], on which requests are sent and a
-//! [`Head`] and a [`Body`] are received. [`Caller`] does all that for requests with small
-//! responses.
+//! The client half of HTTP/1.1. A [`Connector`] makes a [`Wire`]. The caller sends requests on the
+//! wire, and receives a [`Head`] and a [`Body`] from it. [`Caller`] does all of this for requests
+//! with small responses.
 
 mod body;
 mod connect;

@@ -6,15 +6,15 @@ use std::time::Duration;
 /// Options of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time after which a connection without progress is given up.
+    /// Time without progress after which a request on a connection fails.
     pub patience: Duration,
-    /// Size of a connection's receive buffer in bytes; 0 leaves it to the kernel.
+    /// Size of a connection's receive buffer in bytes. With 0, the kernel chooses it.
     pub receive_buffer: usize,
-    /// PEM file of the certificate authorities to trust, in place of the system's.
+    /// PEM file of the certificate authorities to trust instead of the system's.
     pub authorities: Option<PathBuf>,
     /// Whether to accept any certificate.
     pub insecure: bool,
-    /// SHA-256 of the only certificate to trust, whatever names, times and authorities it states.
+    /// SHA-256 of the only certificate to trust. Its names, times and authorities are not checked.
     pub pin: Option<[u8; 32]>,
 }
 

@@ -1,4 +1,4 @@
-//! Which TLS certificates to trust.
+//! Decides which TLS certificates to trust.
 
 use super::fault::Fault;
 use super::options::Options;
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Trust {
     authorities: Option<PathBuf>,
     any_certificate: bool,
-    /// SHA-256 of the only certificate that is trusted.
+    /// SHA-256 of the only certificate to trust.
     pin: Option<[u8; 32]>,
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
@@ -33,7 +33,7 @@ impl Trust {
     /// Takes the trust settings from `options`.
     ///
     /// # Errors
-    /// [`Error::File`] if the file of certificate authorities cannot be read.
+    /// [`Error::File`] if the file of certificate authorities cannot be opened.
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
         let Options { authorities, insecure, pin, .. } = options;
         if let Some(path) = authorities {
@@ -93,7 +93,7 @@ impl Trust {
     }
 }
 
-/// Accepts one certificate, or any, because the user chose so.
+/// Accepts one certificate, or any certificate, because the user asked for it.
 #[derive(Debug)]
 struct PinnedOrAny {
     pin: Option<[u8; 32]>,

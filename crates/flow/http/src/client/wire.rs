@@ -1,4 +1,4 @@
-//! Connections to servers, plain or TLS. Each wait has a deadline and can be cancelled.
+//! Connections to servers, with or without TLS. Each wait has a time limit and can be cancelled.
 
 use super::fault::Fault;
 use super::head::Head;
@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Upper limit of a single wait in the kernel, after which the client checks for cancellation.
+/// Limit on a single wait in the kernel. After it the client checks for cancellation.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Bytes that TLS buffers before it sends.
@@ -24,20 +24,20 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A connection to a server, with TLS or without, made by a [`Connector`](super::Connector).
+/// A connection to a server, with or without TLS, made by a [`Connector`](super::Connector).
 ///
-/// Requests are sent whole ([`Wire::send`]) or, with their bodies, in parts ([`Wire::send_parts`]).
-/// [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) what follows it.
-/// Each wait ends with [`Fault::TimedOut`] when there is no progress for the connector's
-/// `patience`, and with [`Fault::Cancelled`] soon after its [`Cancel`] is cancelled. After any
-/// fault the connection cannot be used. It may be kept for the next request when the body is over
-/// and the head did not announce its end.
+/// [`Wire::send`] sends a whole request. [`Wire::send_parts`] sends a request with its body in
+/// parts. [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) receives
+/// the body. Each wait ends with [`Fault::TimedOut`] if there is no progress for the connector's
+/// `patience`, and with [`Fault::Cancelled`] soon after the connection's [`Cancel`] is cancelled.
+/// After any fault the connection cannot be used. It can be used for another request once the body
+/// is over, unless the head said that the server closes the connection.
 pub struct Wire {
     stream: Stream,
-    /// Bytes received after a head.
+    /// Bytes received after the last head, of which `taken` have been used.
     early: Vec<u8>,
     taken: usize,
-    /// Bytes that the last [`Wire::fill`] received, also when it failed halfway.
+    /// Number of bytes that the last [`Wire::fill`] received, even if it failed halfway.
     filled: usize,
     patience: Duration,
     cancel: Cancel,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// Makes a plain connection of a connected stream.
+    /// Makes a connection without TLS from a connected stream.
     pub(super) fn plain(stream: TcpStream, patience: Duration, cancel: Cancel) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
@@ -65,7 +65,7 @@ impl Wire {
         })
     }
 
-    /// Makes a TLS connection of a connected stream, including the handshake.
+    /// Makes a TLS connection from a connected stream. Includes the handshake.
     pub(super) fn tls(
         stream: TcpStream,
         session: ClientConnection,
@@ -92,7 +92,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Replaces the handle that cancels waits on this connection.
+    /// Replaces the handle that cancels the waits of this connection.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
@@ -100,7 +100,7 @@ impl Wire {
     /// Sends a request without a body, or a piece of a body.
     ///
     /// # Errors
-    /// [`Fault::Io`] if the kernel or TLS fails to send, or the kernel accepts nothing in time.
+    /// [`Fault::Io`] if the kernel or TLS fails to send, or the kernel accepts no bytes in time.
     pub fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         match &mut self.stream {
             Stream::Plain(stream) => stream.write_all(request),
@@ -109,8 +109,8 @@ impl Wire {
         .map_err(Fault::Io)
     }
 
-    /// Prepares the connection for [`Wire::send_parts`]: limits its send buffer to `buffer` bytes,
-    /// of which at most `unsent` wait for their first transmission, and makes waits short.
+    /// Prepares the connection for [`Wire::send_parts`]. Sets its send buffer to `buffer` bytes, of
+    /// which at most `unsent` wait for their first transmission, and makes waits short.
     ///
     /// # Errors
     /// The socket is not TCP, or the kernel rejects an option.
@@ -124,14 +124,16 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends the concatenation of `parts` from byte `done` on, and returns how many of all its
-    /// bytes are sent afterwards. If these are not all, the server has sent something, or closed
-    /// the connection, and the caller is to read its response.
+    /// Sends the concatenation of `parts` from byte `done` on. Returns the number of bytes of the
+    /// concatenation that have been sent by then. If this is less than all bytes, the server has
+    /// sent a response or closed the connection, and the caller should read the response.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] if the peer acknowledges nothing in time; [`Fault::Cancelled`];
-    /// [`Fault::Ended`] if the connection takes no more bytes; [`Fault::Io`] if the kernel or TLS
-    /// fails to send. A connection that the peer has closed is not an error here.
+    /// - [`Fault::TimedOut`] if the peer acknowledges nothing in time.
+    /// - [`Fault::Cancelled`] if the caller cancels.
+    /// - [`Fault::Ended`] if the connection accepts no more bytes.
+    /// - [`Fault::Io`] if the kernel or TLS fails to send. It is not an error if the peer has
+    ///   closed the connection.
     pub fn send_parts(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
@@ -159,15 +161,16 @@ impl Wire {
                     if self.has_input()? {
                         return Ok(done);
                     }
-                    // The kernel may hold more than a slow path carries within `patience`, so
-                    // acknowledgements count as progress.
+                    // The kernel's buffer may hold more than a slow path carries within `patience`,
+                    // so acknowledgements count as progress.
                     let acked = Path::of(self.socket()).map_err(Fault::Io)?.acked;
                     if acked > lived.0 {
                         lived = (acked, Instant::now());
                     }
                     check_progress(lived.1, self.patience, &self.cancel)?;
                 }
-                // A server that closes early may have sent the reason.
+                // A server that closes early may have sent the reason, which the caller can still
+                // read.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -181,7 +184,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether unread bytes, or the end of the connection, have arrived.
+    /// Returns whether unread bytes have arrived, or the connection has ended.
     fn has_input(&mut self) -> Result<bool, Fault> {
         if self.taken < self.early.len() {
             return Ok(true);
@@ -192,7 +195,7 @@ impl Wire {
             return Ok(false);
         }
         let Stream::Tls(stream) = &mut self.stream else { return Ok(true) };
-        // The record may be only a TLS session ticket.
+        // What arrived may be only a TLS session ticket.
         let ended = stream.conn.read_tls(&mut stream.sock).map_err(Fault::Io)? == 0;
         let state = stream
             .conn
@@ -201,7 +204,7 @@ impl Wire {
         Ok(ended || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed())
     }
 
-    /// Returns the TCP socket, for setting options.
+    /// Returns the TCP socket, so that options can be set.
     #[must_use]
     pub fn tcp(&self) -> &TcpStream {
         match &self.stream {
@@ -210,12 +213,13 @@ impl Wire {
         }
     }
 
-    /// Receives the head of a response; skips interim ones (1xx).
+    /// Receives the head of a response. Skips interim responses (1xx).
     ///
     /// # Errors
-    /// [`Fault::Malformed`] if the response is not HTTP, its head exceeds [`MAX_HEAD`] bytes, or
-    /// eight interim responses arrive in succession; [`Fault::Ended`] if the connection closes
-    /// before the end of the head; otherwise the faults of receiving.
+    /// - [`Fault::Malformed`] if the response is not HTTP, its head exceeds [`MAX_HEAD`] bytes, or
+    ///   eight interim responses arrive in succession.
+    /// - [`Fault::Ended`] if the connection closes before the head ends.
+    /// - [`Fault::TimedOut`], [`Fault::Cancelled`] or [`Fault::Io`] if bytes cannot be received.
     pub fn head(&mut self) -> Result<Head, Fault> {
         for _ in 0..8 {
             let head = self.one_head()?;
@@ -244,7 +248,7 @@ impl Wire {
         }
     }
 
-    /// Reads a line with its end, of at most `most` bytes.
+    /// Reads a line of at most `most` bytes, including its end.
     pub(super) fn line(&mut self, most: usize) -> Result<Vec<u8>, Fault> {
         let mut line = Vec::new();
         loop {
@@ -268,7 +272,7 @@ impl Wire {
         }
     }
 
-    /// Fills both buffers, one after the other.
+    /// Fills `first`, then `second`.
     pub(super) fn fill(&mut self, first: &mut [u8], second: &mut [u8]) -> Result<(), Fault> {
         let mut done = self.take_early(first);
         if done == first.len() {
@@ -296,12 +300,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Returns how many bytes the last [`Wire::fill`] received, also if it failed.
+    /// Returns the number of bytes that the last [`Wire::fill`] received, even if it failed.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Reads some bytes; returns 0 at the end of the connection.
+    /// Reads some bytes. Returns 0 at the end of the connection.
     pub(super) fn read_some(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         match self.take_early(into) {
             0 => self.receive(into),
@@ -309,7 +313,7 @@ impl Wire {
         }
     }
 
-    /// Returns the socket, for reading the kernel's state of the path.
+    /// Returns the socket, so that the kernel's state of the path can be read.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.stream {
@@ -350,7 +354,8 @@ impl Wire {
 }
 
 impl Stream {
-    /// Waits until both buffers are full, or returns what arrives within a tick.
+    /// Waits until both buffers are full, but at most for a [`TICK`]. Returns the number of bytes
+    /// that arrived.
     fn receive(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => {
@@ -368,12 +373,13 @@ impl Stream {
     }
 }
 
-/// Returns whether an error only means that a tick has passed.
+/// Returns whether an error only means that a [`TICK`] has passed or a signal arrived.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Tells an end of TLS without a closing alert, which may be a truncation, from other errors.
+/// Distinguishes the end of TLS without a closing alert, which may be a truncation, from other
+/// errors.
 fn receive_fault(error: io::Error) -> Fault {
     if error.kind() == ErrorKind::UnexpectedEof { Fault::Ended } else { Fault::Io(error) }
 }

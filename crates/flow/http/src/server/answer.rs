@@ -3,8 +3,8 @@
 use crate::date;
 use std::fmt::Write as _;
 
-/// A response head under construction: [`Head::new`], then [`Head::field`] for each field, then
-/// [`Head::finish`].
+/// A response head under construction. Call [`Head::new`], then [`Head::field`] for each field,
+/// then [`Head::finish`].
 #[derive(Clone, Debug)]
 pub struct Head {
     status: u16,
@@ -12,7 +12,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Begins a head with `status`, the date, and the fields common to all responses.
+    /// Begins a head with `status`, the date, and the fields that all responses have.
     #[must_use]
     pub fn new(status: u16) -> Self {
         let text = format!(
@@ -25,13 +25,13 @@ impl Head {
         Self { status, text }
     }
 
-    /// Returns the status.
+    /// Returns the status code.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Adds a field. Control characters in its value become spaces, so that no value can end the
+    /// Adds a field. Control characters in the value become spaces, so that no value can end the
     /// line.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl std::fmt::Display) -> Self {
@@ -41,8 +41,7 @@ impl Head {
         self
     }
 
-    /// Returns the bytes of the head, with a last field that says whether the connection stays
-    /// open.
+    /// Returns the bytes of the head. The last field says whether the connection stays open.
     #[must_use]
     pub fn finish(mut self, keep_alive: bool) -> Vec<u8> {
         let word = if keep_alive { "keep-alive" } else { "close" };
@@ -51,7 +50,7 @@ impl Head {
     }
 }
 
-/// Returns the reason phrase of a status.
+/// Returns the reason phrase of a status code.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {

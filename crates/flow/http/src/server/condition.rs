@@ -4,33 +4,33 @@ use super::request::Request;
 use super::tag::{Tags, same_strong};
 use crate::date::Moment;
 
-/// The version of a file that conditions are compared with.
+/// The current version of a file, with which conditions are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
-    /// Its strong entity tag.
+    /// The strong entity tag of the file.
     pub tag: &'a str,
-    /// Its modification time.
+    /// The modification time of the file.
     pub modified: Moment,
 }
 
-/// The outcome of a request's conditions.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// Carry out the request, ranges included.
+    /// Carry out the request, including its ranges.
     Proceed,
-    /// Carry out the request for the whole file: `If-Range` names another version.
+    /// Carry out the request for the whole file, because `If-Range` names another version.
     Whole,
-    /// The client has this version already (304).
+    /// The client already has this version; the status is 304.
     NotModified,
-    /// A precondition does not hold (412).
+    /// A precondition does not hold; the status is 412.
     Failed,
 }
 
-/// Evaluates the conditions of a GET or HEAD, in the order that the standard prescribes.
+/// Evaluates the conditions of a `GET` or `HEAD`, in the order that the standard prescribes.
 #[must_use]
 pub fn judge(request: &Request, version: Version<'_>) -> Verdict {
     let date = |name: &str| request.field(name).and_then(|text| Moment::parse_http(&text));
-    // Dates know whole seconds.
+    // HTTP dates have whole seconds.
     let modified = Moment { nanoseconds: 0, ..version.modified };
     if let Some(tags) = request.field("if-match") {
         if !Tags::parse(&tags).has_strong(version.tag) {
@@ -47,7 +47,7 @@ pub fn judge(request: &Request, version: Version<'_>) -> Verdict {
         return Verdict::NotModified;
     }
     match request.field("if-range") {
-        // A date is not a strong validator: a file can change twice in a second.
+        // A date is not a strong validator, because a file can change twice in a second.
         Some(text) if !same_strong(text.trim(), version.tag) => Verdict::Whole,
         _ => Verdict::Proceed,
     }

@@ -8,18 +8,18 @@ use thiserror::Error;
 pub struct Refused {
     /// The status of the response.
     pub status: u16,
-    /// Why, in words for the client.
+    /// The reason, as a text for the client.
     pub reason: String,
 }
 
 impl Refused {
-    /// A malformed request (400).
+    /// Returns the rejection of a malformed request (400).
     #[must_use]
     pub fn bad(reason: &str) -> Self {
         Self { status: 400, reason: reason.to_owned() }
     }
 
-    /// A name that does not exist (404).
+    /// Returns the rejection of a name that does not exist (404).
     #[must_use]
     pub fn missing() -> Self {
         Self { status: 404, reason: "there is no such file".to_owned() }

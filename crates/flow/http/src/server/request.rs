@@ -1,11 +1,11 @@
-//! Heads of requests: complete, strict and bounded, or rejected.
+//! Heads of requests: parsed strictly and with limits, or rejected.
 
 use super::refused::Refused;
 use super::target::Target;
 use crate::MAX_HEAD;
 use std::borrow::Cow;
 
-/// Limit on the fields of a head. A request with more is rejected with status 431.
+/// Limit on the fields of a head. A request with more fields is rejected with status 431.
 pub const MAX_FIELDS: usize = 64;
 
 /// The method of a request.
@@ -13,16 +13,16 @@ pub const MAX_FIELDS: usize = 64;
 pub enum Method {
     /// Send the resource.
     Get,
-    /// Send only its head.
+    /// Send only the head of the response.
     Head,
-    /// List the methods it allows.
+    /// List the methods that the resource allows.
     Options,
-    /// Store it.
+    /// Store the body as the resource.
     Put,
 }
 
-/// A parsed request head. Read a connection's bytes until [`extent`] finds the end of a head, then
-/// call [`Request::parse`]; [`Request::length`] bytes of body follow.
+/// A parsed request head. Read bytes from a connection until [`extent`] finds the end of a head,
+/// then call [`Request::parse`]. The body, of [`Request::length`] bytes, follows the head.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
     /// The method.
@@ -33,7 +33,7 @@ pub struct Request {
     pub is_http10: bool,
     /// Whether the client wants to keep the connection open.
     pub keep_alive: bool,
-    /// Bytes of body after the head.
+    /// Number of bytes of the body.
     pub length: u64,
     /// Whether the client waits for an interim response (100) before it sends the body.
     pub expects_continue: bool,
@@ -49,8 +49,8 @@ pub enum Extent {
     Bytes(usize),
 }
 
-/// Finds the end of a head in `bytes`; an earlier call has searched the first `seen` of them. Empty
-/// lines before a head count as part of it.
+/// Finds the end of a head in `bytes`. `seen` is the number of bytes that an earlier call has
+/// already searched. Empty lines before a head count as part of it.
 /// # Errors
 /// [`Refused`] with 400 for a malformed line end, or 431 for more than [`MAX_HEAD`] bytes.
 pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
@@ -76,13 +76,17 @@ pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
 }
 
 impl Request {
-    /// Parses a complete head, as found by [`extent`].
+    /// Parses a complete head, whose end [`extent`] has found.
     ///
     /// # Errors
-    /// [`Refused`] with 400 for a malformed request or target, a chunked body, or fields that two
-    /// readers could interpret differently; 405 or 501 for a method that is not supported; 417 for
-    /// an `Expect` other than `100-continue`; 431 for more than [`MAX_FIELDS`] fields; 505 for a
-    /// version other than HTTP/1.0 and 1.1; or the status that [`Target::parse`] gives.
+    /// [`Refused`] with one of these statuses:
+    /// - 400 for a malformed request or target, a `Transfer-Encoding`, or fields that two readers
+    ///   could interpret differently;
+    /// - 404 for a target that no file can have;
+    /// - 405 or 501 for a method that is not supported;
+    /// - 417 for an `Expect` other than `100-continue`;
+    /// - 431 for more than [`MAX_FIELDS`] fields;
+    /// - 505 for a version other than HTTP/1.0 and 1.1.
     pub fn parse(head: &[u8]) -> Result<Self, Refused> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Request::new(&mut fields);
@@ -142,7 +146,7 @@ impl Request {
     }
 
     /// Reads the fields that determine the end of the body, the host, and whether the connection
-    /// stays open; rejects what two readers could interpret differently.
+    /// stays open. Rejects fields that two readers could interpret differently.
     fn check_frame(&mut self) -> Result<(), Refused> {
         let count = |name: &str| self.fields.iter().filter(|(key, _)| key == name).count();
         if count("transfer-encoding") > 0 {
@@ -183,8 +187,8 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the value of the field with a lower-case `name`. Repeated fields are joined to a
-    /// list, as the standard defines.
+    /// Returns the value of the field with this name, which must be in lower case. Repeated fields
+    /// are joined into one list, as the standard defines.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut values = self.fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
@@ -196,7 +200,8 @@ impl Request {
         )
     }
 
-    /// Returns whether `Accept` names the content type `kind`; wildcards do not count.
+    /// Returns whether `Accept` names the content type `kind`, with a quality above 0. Wildcards do
+    /// not count.
     #[must_use]
     pub fn accepts(&self, kind: &str) -> bool {
         let Some(list) = self.field("accept") else { return false };

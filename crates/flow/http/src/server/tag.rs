@@ -6,14 +6,14 @@ pub const MAX_TAGS: usize = 64;
 /// The tags of a conditional field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tags<'a> {
-    /// `*`: any existing version.
+    /// `*`, which stands for any existing version.
     Any,
-    /// These, with their quotes; weak ones with their `W/`.
+    /// A list of tags, with their quotes. Weak tags include their `W/`.
     These(Vec<&'a str>),
 }
 
 impl<'a> Tags<'a> {
-    /// Parses a list; anything that is not a tag ends it.
+    /// Parses a list. The list ends at the first text that is not a tag.
     #[must_use]
     pub fn parse(text: &'a str) -> Self {
         if text.trim() == "*" {
@@ -30,7 +30,7 @@ impl<'a> Tags<'a> {
         Self::These(tags)
     }
 
-    /// Returns whether `tag` is in the list by strong comparison: both are strong and equal.
+    /// Returns whether `tag` is in the list by strong comparison: both tags are strong and equal.
     #[must_use]
     pub fn has_strong(&self, tag: &str) -> bool {
         match self {
@@ -39,7 +39,7 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Returns whether `tag` is in the list by weak comparison.
+    /// Returns whether `tag` is in the list by weak comparison, which ignores `W/`.
     #[must_use]
     pub fn has_weak(&self, tag: &str) -> bool {
         let bare = |tag: &'_ str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
@@ -50,13 +50,13 @@ impl<'a> Tags<'a> {
     }
 }
 
-/// Returns whether both are the same strong tag.
+/// Returns whether both tags are strong and equal.
 #[must_use]
 pub fn same_strong(one: &str, other: &str) -> bool {
     one == other && one.starts_with('"')
 }
 
-/// Returns the length of the tag that `text` begins with.
+/// Returns the length of the tag with which `text` begins.
 fn tag_length(text: &str) -> Option<usize> {
     let prefix = if text.starts_with("W/") { 2 } else { 0 };
     let inside = text[prefix..].strip_prefix('"')?;

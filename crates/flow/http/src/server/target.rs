@@ -1,4 +1,4 @@
-//! Request targets: a path of decoded names, and a query.
+//! Request targets: a path, as decoded names, and a query.
 
 use super::refused::Refused;
 use crate::address::encode;
@@ -7,35 +7,35 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// Limit on the length of a decoded path, in bytes: that of Linux. A longer path is answered as one
-/// that does not exist.
+/// Limit on the length of a decoded path, in bytes: that of Linux. A longer path is rejected like
+/// one that does not exist.
 pub const MAX_PATH: usize = 4095;
 
-/// Limit on the query parameters that are searched. Further ones are ignored.
+/// Limit on the query parameters that are searched. Further parameters are ignored.
 pub const MAX_PARAMETERS: usize = 16;
 
-/// A request target whose path was decoded once. No name is empty, `.` or `..`, or contains a slash
-/// or a NUL, so that joining the names stays below the root.
+/// A request target, whose path was decoded once. No name is empty, `.` or `..`, and no name
+/// contains a slash or a NUL. So a path that is made of these names stays below the root.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Names from the root; empty for the root itself.
+    /// The names from the root on; empty for the root itself.
     names: Vec<OsString>,
-    /// Whether the path ends with a slash, as a directory's does.
+    /// Whether the path ends with a slash, as that of a directory does.
     slash: bool,
-    /// As received, without the question mark.
+    /// The query as received, without the question mark.
     query: String,
 }
 
 impl Target {
-    /// Parses a target of the form `/path?query`, perhaps with `http://host` before it.
+    /// Parses a target of the form `/path?query`, or of the form `http://host/path?query`.
     /// # Errors
-    /// [`Refused`] with 400, or 404 for a name that no file can have.
+    /// [`Refused`] with 400 for a malformed target, or with 404 for a name that no file can have.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let path = match text.split_once("://") {
             Some((scheme, rest))
                 if matches!(&scheme.to_ascii_lowercase()[..], "http" | "https") =>
             {
-                // Absolute form, which a proxy receives, and which every server must accept.
+                // This absolute form is meant for proxies, but every server must accept it.
                 &rest[rest.find(['/', '?']).unwrap_or(rest.len())..]
             }
             _ if text.starts_with('/') => text,
@@ -65,13 +65,13 @@ impl Target {
         Ok(Self { names, slash: path.ends_with('/') || path.is_empty(), query: query.to_owned() })
     }
 
-    /// Returns the names from the root.
+    /// Returns the names from the root on.
     #[must_use]
     pub fn names(&self) -> &[OsString] {
         &self.names
     }
 
-    /// Returns the path from the root; `.` for the root itself.
+    /// Returns the path relative to the root; `.` for the root itself.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         if self.names.is_empty() { PathBuf::from(".") } else { self.names.iter().collect() }
@@ -83,13 +83,13 @@ impl Target {
         self.slash
     }
 
-    /// Returns the query as received; empty when there is none.
+    /// Returns the query as received; empty if there is none.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// Returns a query parameter, decoded; invalid UTF-8 is replaced.
+    /// Returns a query parameter, decoded. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self
@@ -102,7 +102,7 @@ impl Target {
         Some(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
     }
 
-    /// Returns the percent-encoded path, without a trailing slash except for the root.
+    /// Returns the percent-encoded path. Only the root ends with a slash.
     #[must_use]
     pub fn encoded(&self) -> String {
         if self.names.is_empty() {

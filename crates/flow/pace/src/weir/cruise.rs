@@ -1,23 +1,25 @@
-//! Fills a path with hardly a queue, and finds out who causes a queue.
+//! Mode `Cruise`: fills a path almost without a queue. If a queue appears, finds out which flow
+//! causes it.
 
 use super::seen::{Observation, Push, counted};
 use super::{Doubt, LEAST_DECREASE, LEAST_GROWTH, MOST_DECREASE, MOST_GROWTH, Mode, Weir};
 
-/// Below this share of the capacity, growth accelerates every round trip.
+/// Share of the capacity up to which growth accelerates in every round trip.
 const KNOWN_SHARE: f64 = 0.97;
 
-/// Round trips for which a rate beyond the capacity is not tried after the path's buffer
-/// overflowed: each attempt costs other flows losses too.
+/// Number of round trips for which no rate beyond the capacity is tried after the path's buffer has
+/// overflowed. Each attempt would cost other flows losses too.
 const REST_ROUNDS: u32 = 20;
 
-/// Share of the capacity that is forgotten per round trip.
+/// Share by which the capacity is reduced in each round trip.
 const FORGETTING: f64 = 0.002;
 
-/// If less than this share of the capacity arrives, no other flow can have taken so much within a
-/// few round trips: the path has changed, and its capacity is measured again.
+/// Share of the capacity below which other flows are not the explanation: no other flow can have
+/// taken that much within a few round trips. If less arrives, the path has changed, and its
+/// capacity is measured again.
 const COLLAPSE: f64 = 0.5;
 
-/// Share of the capacity that arrives at least on a full path without other flows.
+/// On a full path without other flows, at least this share of the capacity arrives.
 const WITHOUT_OTHERS: f64 = 0.95;
 
 impl Weir {
@@ -29,13 +31,13 @@ impl Weir {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
             }
-            // Pressure that ends before the decrease can have had an effect was an accident, such
-            // as a busy machine.
+            // If the pressure ends before the decrease can have had an effect, it had another
+            // cause, such as a busy machine.
             (None, Some(doubt)) if !shown => {
                 self.rate = self.rate.max(doubt.arrived);
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
             }
-            // The path was full, and what arrived then is its capacity for this flow.
+            // The path was full, so what arrived at that time is its capacity for this flow.
             (None, Some(doubt)) => {
                 if doubt.overflowed {
                     self.rest_until = seen.now + REST_ROUNDS * seen.rtt;
@@ -52,7 +54,7 @@ impl Weir {
             }
             (Some(_), None) if !shown => Mode::Cruise { growth: LEAST_GROWTH, doubt },
             (Some(push), None) => {
-                // Decrease so much that the queue drains in two round trips.
+                // Decrease the rate so much that the queue drains in two round trips.
                 let queue = seen.queue.as_secs_f64() / seen.rtt.as_secs_f64();
                 let less = (queue / 2.0).clamp(LEAST_DECREASE, MOST_DECREASE);
                 if seen.tried {
@@ -76,8 +78,8 @@ impl Weir {
                 if seen.now < since + seen.rtt {
                     return keep(doubt.shown);
                 }
-                // A queue of our own has become shorter by now, at least by half of what is
-                // expected; and losses concern what was sent since.
+                // By now, a queue of our own must have become shorter, at least by half of the
+                // expected amount. Losses now concern segments that were sent after the decrease.
                 if push == Push::Delay && seen.queue + seen.rtt.mul_f64(doubt.less / 2.0) < queue {
                     return keep(Some((seen.now, seen.queue)));
                 }
@@ -86,13 +88,14 @@ impl Weir {
         }
     }
 
-    /// Returns whether the last decrease can have had a visible effect, which takes a round trip.
+    /// Returns whether the last decrease can have had a visible effect. That takes a round trip.
     pub(super) fn shown(&self, seen: &Observation) -> bool {
         seen.now >= self.last_decrease + seen.rtt + seen.queue + counted(seen.rtt) / 4
     }
 
-    /// Raises the rate and returns the next growth: it accelerates up to the known capacity, and
-    /// then starts again, and accelerates more slowly, because the path may have changed.
+    /// Raises the rate and returns the next growth. Growth accelerates up to the known capacity.
+    /// Beyond it, growth starts again and accelerates more slowly, because the path may have
+    /// changed.
     fn climb(&mut self, seen: &Observation, growth: f64) -> f64 {
         if seen.idle || !seen.tried {
             return LEAST_GROWTH;
@@ -106,15 +109,16 @@ impl Weir {
         } else if seen.now < self.rest_until {
             (self.rate, LEAST_GROWTH)
         } else {
-            // A path that was never full is probed more boldly than one that was.
+            // A path that was never full is probed more boldly than a path that was full before.
             (faster, growth * 2.0_f64.powf(seen.rounds / if self.sure { 4.0 } else { 2.0 }))
         };
         self.rate = rate;
         growth.min(MOST_GROWTH)
     }
 
-    /// Updates the capacity: the maximum that arrived in two successive round trips, slowly
-    /// forgotten. Two, because a machine that was busy may deliver in one what belongs to two.
+    /// Updates the capacity: the maximum of what arrived in each of two successive round trips,
+    /// slowly reduced. One round trip is not enough: a machine that was busy may deliver the bytes
+    /// of two round trips in one.
     pub(super) fn remember(&mut self, seen: &Observation) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
         let length = counted(seen.rtt);

@@ -1,10 +1,10 @@
-//! Samples of the last round trips.
+//! Keeps the samples of the last round trips.
 
 use super::Sample;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Samples kept: those of four round trips.
+/// Limit on the samples that are kept: those of four round trips.
 const MAX_SAMPLES: usize = 4 * super::TICKS_PER_RTT as usize;
 
 /// The last samples, oldest first.
@@ -13,10 +13,10 @@ pub(super) struct History {
     samples: VecDeque<Sample>,
 }
 
-/// What happened in a period.
+/// Sums of what happened in a period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Its length in seconds.
+    /// The length of the period in seconds.
     pub(super) seconds: f64,
     /// Bytes sent, including retransmissions.
     pub(super) sent: f64,
@@ -39,8 +39,8 @@ impl History {
         self.samples.back().copied()
     }
 
-    /// Returns what happened in the period of `length` that ended `ago` before the last sample;
-    /// `None` if it is not fully covered.
+    /// Returns what happened in the period of `length` that ended `ago` before the last sample.
+    /// `None` if the samples do not cover all of the period.
     pub(super) fn span(&self, ago: Duration, length: Duration) -> Option<Span> {
         let end = self.samples.back()?.now.checked_sub(ago)?;
         let (from, to) = (self.at(end.checked_sub(length)?)?, self.at(end)?);
@@ -56,8 +56,8 @@ impl History {
         })
     }
 
-    /// Returns the minimum of the smoothed round-trip time in the last `length`: it shows a
-    /// standing queue, and ignores single delayed packets.
+    /// Returns the minimum of the smoothed round-trip time in the last `length`. The minimum shows
+    /// a standing queue, and ignores packets that were delayed alone.
     pub(super) fn least_rtt(&self, length: Duration) -> Duration {
         let since =
             self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
@@ -73,7 +73,7 @@ impl History {
         recent.map(|sample| sample.rtt).max().unwrap_or_default()
     }
 
-    /// Returns the last sample at `time` or before.
+    /// Returns the last sample that is not later than `time`.
     fn at(&self, time: Duration) -> Option<&Sample> {
         let after = self.samples.partition_point(|sample| sample.now <= time);
         self.samples.get(after.checked_sub(1)?)

@@ -1,7 +1,8 @@
 //! *Weir*, the controller that chooses a connection's rate: a pure function from the kernel's
-//! statistics to a rate. Like a weir in a river, it holds a level and lets pass what arrives.
+//! statistics to a rate. Like a weir in a river, it keeps a level and lets everything else pass.
 //!
-//! It has no clock and no socket: samples go in, a rate comes out. `docs/pacing.md` derives it.
+//! The controller has no clock and no socket: samples go in, a rate comes out. `docs/pacing.md`
+//! explains it.
 
 mod cruise;
 mod history;
@@ -14,44 +15,44 @@ use seen::{Observation, counted, round_trip};
 use shared::QUIET_ROUNDS;
 use std::time::Duration;
 
-/// Samples per round trip that the controller expects.
+/// The number of samples per round trip that the controller expects.
 pub const TICKS_PER_RTT: u32 = 32;
 
-/// Upper limit of the rate: a terabit a second.
+/// Limit on the rate, in bytes a second: a terabit a second.
 const MOST_RATE: f64 = 125e9;
 
-/// Bytes sent in the first round trip, apart from the knock; with it, as many as a receiver's first
-/// window allows.
+/// Bytes sent in the first round trip without the knock. Together with the knock, this is what the
+/// first window of a receiver allows.
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
-/// A knock, the burst at the beginning of each round of the start, is this many times faster than
-/// the rest of its round, and takes this part of a round trip.
+/// A knock is the burst at the beginning of each round of the start. It is this many times as fast
+/// as the rest of its round, and takes one part in `KNOCK_PART` of a round trip.
 pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
-/// Growth per round trip when cruising: its initial value, and its limit.
+/// Growth per round trip in mode `Cruise`: its initial value, and its limit.
 const LEAST_GROWTH: f64 = 0.005;
 const MOST_GROWTH: f64 = 0.25;
 
-/// If nothing arrives for this part of a round trip, and for [`LEAST_ROUND`], although bytes are in
-/// flight, the samples say nothing about the path.
+/// Part of a round trip. If nothing arrives for this long, and for [`LEAST_ROUND`], although bytes
+/// are in flight, the samples say nothing about the path.
 const SILENCE_PART: u32 = 4;
 
-/// Round trips of silence after which the path is measured again.
+/// Number of round trips of silence after which the path is measured again.
 const LONG_SILENCE: u32 = 4;
 
-/// The shortest period over which bytes are counted, and the shortest silence that counts as one.
-/// Other programs delay this one for less.
+/// The shortest period over which bytes are counted, and the shortest silence that counts as a
+/// silence. Other programs on the machine delay this one for less time.
 const LEAST_ROUND: Duration = Duration::from_millis(64);
 
-/// Limits of the share by which the rate is decreased to drain a queue.
+/// Limits on the share by which the rate is decreased to drain a queue.
 const LEAST_DECREASE: f64 = 0.04;
 const MOST_DECREASE: f64 = 0.3;
 
 /// The kernel's statistics of a connection at one moment. Counters start with the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The time, by any clock that does not jump.
+    /// The time of the sample, on any clock that does not jump.
     pub now: Duration,
     /// Bytes of a full segment.
     pub mss: u32,
@@ -59,9 +60,9 @@ pub struct Sample {
     pub sent: u64,
     /// Bytes retransmitted.
     pub retransmitted: u64,
-    /// Bytes that have reached the other end, in order or not.
+    /// Bytes that have reached the other end, whether or not in order.
     pub delivered: u64,
-    /// Bytes considered lost and not retransmitted yet.
+    /// Bytes that are considered lost and have not been retransmitted yet.
     pub lost: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -69,30 +70,31 @@ pub struct Sample {
     pub rtt_variation: Duration,
     /// Minimum round-trip time.
     pub min_rtt: Duration,
-    /// Whether there was less to send than the rate allowed.
+    /// Whether there were fewer bytes to send than the rate allowed.
     pub idle: bool,
 }
 
 /// What the controller is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Measuring the path's capacity.
+    /// The controller measures the path's capacity.
     Start(Round),
-    /// Letting its own queue drain.
+    /// The controller lets its own queue drain.
     Drain {
-        /// When to end at the latest.
+        /// When this mode ends at the latest.
         until: Duration,
     },
-    /// Filling the path with hardly a queue.
+    /// The controller fills the path almost without a queue.
     Cruise {
-        /// Growth per round trip.
+        /// Growth of the rate per round trip, as a share of the rate.
         growth: f64,
-        /// Set after the path pushed back, until it is known whether our own queue was the cause.
+        /// Set when the path has pushed back, until it is known whether our own queue was the
+        /// cause.
         doubt: Option<Doubt>,
     },
-    /// Taking a fair share of a path with other flows.
+    /// The controller takes a fair share of a path that other flows also use.
     Shared {
-        /// Since when nothing has pushed back.
+        /// The time since which the path has not pushed back.
         quiet_since: Duration,
     },
 }
@@ -100,56 +102,60 @@ pub enum Mode {
 /// A round of the start: a knock, and then the base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// Bytes a second, except during the knock.
+    /// The base rate, in bytes a second.
     base: f64,
     /// When the round began.
     since: Duration,
-    /// Bytes sent by the knock, and its duration, once it has ended.
+    /// Bytes sent by the knock, and the knock's duration. `None` until the knock has ended.
     knocked: Option<(f64, Duration)>,
-    /// Bytes a second that the previous knock measured, if it exceeded the capacity.
+    /// The rate that the previous knock measured, in bytes a second. `None` if that knock did not
+    /// exceed the capacity.
     failed: Option<f64>,
 }
 
-/// The situation when the path pushed back and the rate was decreased. If the queue was ours, it
-/// shrinks.
+/// The situation in which the path pushed back and the rate was decreased. If the queue was ours,
+/// it must shrink after the decrease.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Doubt {
-    /// Bytes a second that arrived.
+    /// The rate before the decrease, in bytes a second: what arrived, as far as that is known.
     arrived: f64,
     /// Share by which the rate was decreased.
     less: f64,
-    /// Whether more was lost than by accident.
+    /// Whether more was lost than errors of the line explain.
     overflowed: bool,
-    /// Since when the effect must be visible, and the queue at that time.
+    /// The time from which the effect must be visible, and the queue at that time. `None` before
+    /// that.
     shown: Option<(Duration, Duration)>,
 }
 
 /// The controller of one connection.
 ///
-/// Call [`Weir::update`] with a [`Sample`] about [`TICKS_PER_RTT`] times per round trip and send at
-/// the rate it returns. It starts by measuring the capacity with short bursts (knocks), then fills
-/// the path with hardly a queue, and takes a fair share when other flows appear. [`Weir::mode`] and
-/// [`Weir::capacity`] show what it does. It owns no resources, and each connection needs its own.
+/// Call [`Weir::update`] with a [`Sample`] about [`TICKS_PER_RTT`] times per round trip, and send
+/// at the rate that it returns. The controller first measures the capacity with short bursts
+/// (knocks). Then it fills the path almost without a queue, and takes a fair share when other flows
+/// appear. [`Weir::mode`] and [`Weir::capacity`] show what it does. It owns no system resources.
+/// Each connection needs a controller of its own.
 #[derive(Debug)]
 pub struct Weir {
     mode: Mode,
-    /// Bytes a second.
+    /// The current rate, in bytes a second.
     rate: f64,
-    /// The most that the path has carried, in bytes a second; slowly forgotten.
+    /// The most that the path has carried, in bytes a second; slowly reduced.
     capacity: f64,
-    /// Whether the path was full when that was measured.
+    /// Whether the path was full when `capacity` was measured.
     sure: bool,
-    /// Quiet round trips after which other flows are presumed gone, and when mode `Shared` last
-    /// ended.
+    /// Number of quiet round trips after which the other flows are assumed to have ended, and the
+    /// time at which mode `Shared` last ended.
     patience: u32,
     left_shared: Duration,
     /// When the rate was last decreased.
     last_decrease: Duration,
-    /// Until when no rate beyond the capacity is tried.
+    /// The time until which no rate beyond the capacity is tried.
     rest_until: Duration,
-    /// When bytes last arrived, or could have arrived.
+    /// When bytes last arrived, or the earliest time at which they could have arrived.
     last_arrival: Duration,
-    /// Duration of a silence that the history still covers, and until when it does.
+    /// Duration of a silence that is still within the history, and the time at which it leaves the
+    /// history.
     silence: Option<(Duration, Duration)>,
     history: History,
 }
@@ -161,7 +167,7 @@ impl Default for Weir {
 }
 
 impl Weir {
-    /// Makes the controller of a connection that has sent nothing.
+    /// Makes the controller of a connection that has not sent anything.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -185,13 +191,15 @@ impl Weir {
         self.mode
     }
 
-    /// Returns whether the current rate is a knock's: a short burst far above the known capacity.
+    /// Returns whether the current rate is that of a knock, a short burst far above the known
+    /// capacity.
     #[must_use]
     pub fn knocks(&self) -> bool {
         matches!(self.mode, Mode::Start(round) if round.knocked.is_none() && self.rate > round.base)
     }
 
-    /// Returns the estimate of what the path carries, in bytes a second; zero before there is one.
+    /// Returns the estimate of what the path carries, in bytes a second. Zero before the first
+    /// estimate.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -202,7 +210,7 @@ impl Weir {
         self.capacity as u64
     }
 
-    /// Takes a sample and returns the rate to send at, in bytes a second.
+    /// Takes a sample, and returns the rate at which to send, in bytes a second.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -241,9 +249,9 @@ impl Weir {
         self.rate as u64
     }
 
-    /// Keeps the rate while nothing arrives, and as long as the history covers such a period,
-    /// because the samples then say nothing. Returns the mode during that time, and the mode to
-    /// continue in when it ends.
+    /// Keeps the rate during a silence, and afterwards for as long as the history contains the
+    /// silence: samples of that time say nothing about the path. Returns the mode during that time,
+    /// and then the mode in which to continue.
     fn silence(&mut self, seen: &Observation) -> Option<Mode> {
         let silent = seen.now.saturating_sub(self.last_arrival);
         if silent > (seen.rtt / SILENCE_PART).max(LEAST_ROUND) {
@@ -260,7 +268,7 @@ impl Weir {
         self.last_decrease = seen.now;
         Some(match self.mode {
             Mode::Start(round) => self.knock(seen, round.base, None),
-            // Much may have changed: the first knock is the former rate.
+            // The path may have changed much: the first knock has the former rate.
             _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
             Mode::Drain { .. } | Mode::Cruise { .. } => {

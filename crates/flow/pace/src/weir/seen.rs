@@ -4,28 +4,29 @@ use super::history::bytes;
 use super::{LEAST_ROUND, Sample, Weir};
 use std::time::Duration;
 
-/// A shorter queue cannot be distinguished from the delays of a busy machine.
+/// The shortest queue that counts. A shorter queue looks like the delays of a busy machine.
 pub(super) const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
 
-/// Share of the rate that must have been sent for the arrivals to say something about the path.
+/// Share of the current rate that must have been sent, so that the arrivals say something about the
+/// path.
 const TRIED: f64 = 0.8;
 
-/// Share of lost bytes that indicates congestion rather than a faulty line.
+/// Share of lost bytes above which congestion is the cause rather than errors of the line.
 const CONGESTION_LOSS: f64 = 0.01;
 
-/// Fewer lost segments are ignored.
+/// Losses of at most this many segments are ignored.
 pub(super) const FEWEST_LOST: f64 = 8.0;
 
-/// How a path pushes back.
+/// How a path pushes back: a sign that more is sent than it carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Push {
     /// A queue grows.
     Delay,
-    /// More is lost than by accident.
+    /// More is lost than errors of the line explain.
     Loss,
 }
 
-/// The state of a path.
+/// The state of a path, derived from samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     pub(super) now: Duration,
@@ -33,15 +34,15 @@ pub(super) struct Observation {
     pub(super) rtt: Duration,
     /// Round trips since the last sample.
     pub(super) rounds: f64,
-    /// Bytes of a segment.
+    /// Bytes of a full segment.
     pub(super) mss: f64,
-    /// Delay by the queue that has stood for half a round trip.
+    /// Delay that the queue has caused for at least half a round trip.
     pub(super) queue: Duration,
     pub(super) push: Option<Push>,
-    /// Bytes a second that arrived in the last round trip.
+    /// The rate at which bytes arrived in the last round trip, in bytes a second.
     pub(super) arrives: f64,
-    /// Whether the arrivals were sent at about the current rate; otherwise they say nothing about
-    /// it.
+    /// Whether the bytes that arrived were sent at about the current rate. Otherwise the arrivals
+    /// say nothing about that rate.
     pub(super) tried: bool,
     /// Bytes in flight.
     pub(super) under_way: f64,
@@ -49,7 +50,7 @@ pub(super) struct Observation {
 }
 
 impl Weir {
-    /// Derives the state of the path.
+    /// Derives the state of the path from the history, `sample` and the sample before it, `last`.
     pub(super) fn observe(&self, sample: &Sample, last: &Sample) -> Observation {
         let rtt = round_trip(sample);
         let now = sample.now;
@@ -87,8 +88,8 @@ impl Weir {
     }
 }
 
-/// Returns the minimum round-trip time, at least 100 µs: a shorter path cannot be paced by round
-/// trips.
+/// Returns the minimum round-trip time, but at least 100 µs: the round trips of a shorter path are
+/// too short for pacing.
 pub(super) fn round_trip(sample: &Sample) -> Duration {
     let known = if sample.min_rtt.is_zero() { sample.rtt } else { sample.min_rtt };
     known.max(Duration::from_micros(100))
@@ -99,8 +100,8 @@ pub(super) fn counted(rtt: Duration) -> Duration {
     rtt.max(LEAST_ROUND)
 }
 
-/// Returns the queue that is tolerated: more where round-trip times vary by themselves, as on a
-/// busy machine.
+/// Returns the delay of a queue that is tolerated. It is longer if round-trip times vary without a
+/// queue, as they do on a busy machine.
 fn tolerance(rtt: Duration, variation: Duration) -> Duration {
     (rtt / 64).max(variation.min(rtt / 8)).max(LEAST_TOLERANCE)
 }

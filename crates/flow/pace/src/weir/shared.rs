@@ -1,32 +1,33 @@
-//! Shares a path with other flows.
+//! Mode `Shared`: shares a path with other flows.
 
 use super::seen::{Observation, Push};
 use super::{LEAST_DECREASE, LEAST_GROWTH, Mode, Weir};
 use std::time::Duration;
 
-/// Our share of the path while others use it.
+/// Our share of the capacity while other flows use the path.
 const FAIR_SHARE: f64 = 0.5;
 
-/// Factor by which a loss decreases the rate, and the lowest share of the path.
+/// Factor by which a loss decreases the rate, and the lowest share of the capacity.
 const SHARED_DECREASE: f64 = 0.85;
 const LEAST_SHARE: f64 = 0.125;
 
-/// Share of the path by which the rate rises per round trip, up to the fair share.
+/// Share of the capacity by which the rate rises per round trip, up to the fair share.
 const SHARED_INCREASE: f64 = 0.02;
 
-/// Quiet round trips after which other flows are presumed gone: initially, at most, and within how
-/// many round trips a return means that the presumption was wrong.
+/// Number of quiet round trips after which the other flows are assumed to have ended: the initial
+/// number, and its limit. If this mode begins again within `SOON_ROUNDS`, the assumption was wrong,
+/// and the number doubles.
 pub(super) const QUIET_ROUNDS: u32 = 3;
 const MOST_QUIET_ROUNDS: u32 = 8;
 const SOON_ROUNDS: u32 = 24;
 
-/// Share of the rate that arrives at least if the path has room for it.
+/// If the path has room for the rate, at least this share of it arrives.
 const FOLLOWS: f64 = 0.9;
 
 impl Weir {
-    /// Gives way to other flows, and returns mode [`Mode::Shared`].
+    /// Makes room for other flows, and returns mode [`Mode::Shared`].
     pub(super) fn share(&mut self, seen: &Observation) -> Mode {
-        // A quick return means that other flows were there all the time.
+        // If this mode ended only a short time ago, the other flows had not ended.
         let soon = seen.now < self.left_shared + SOON_ROUNDS * seen.rtt;
         self.patience =
             if soon { (2 * self.patience).min(MOST_QUIET_ROUNDS) } else { QUIET_ROUNDS };
@@ -44,8 +45,8 @@ impl Weir {
             self.rate = (self.rate * SHARED_DECREASE).max(LEAST_SHARE * self.capacity);
             self.last_decrease = seen.now;
         } else if !self.sure {
-            // The capacity was never measured, so that half of it is unknown. Where a higher rate
-            // brings no more, the path is all ours.
+            // The capacity was never measured, so half of it is unknown. If a higher rate does not
+            // increase the arrivals, the path is full with this flow alone.
             if seen.tried && seen.arrives < FOLLOWS * self.rate {
                 (self.capacity, self.sure) = (seen.arrives, true);
                 self.rate = (1.0 - LEAST_DECREASE) * self.capacity;

@@ -1,38 +1,38 @@
-//! Measures the capacity of a path.
+//! Mode `Start`: measures the capacity of a path.
 
 use super::seen::{FEWEST_LOST, LEAST_TOLERANCE, Observation, Push};
 use super::{KNOCK, KNOCK_PART, LEAST_GROWTH, Mode, Round, Weir};
 use std::time::Duration;
 
-/// A knock has passed if its queue takes no longer than this share of it: then the path carries at
-/// least four times what was sent.
+/// A knock has passed if its queue takes at most this share of the knock's duration. The path then
+/// carries at least four times the base rate.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
-/// A knock with fewer segments measures nothing, and the next round is this many times as fast, as
-/// a receiver's window opens.
+/// A knock with fewer segments than this measures nothing. The next round is then `BLIND_GROWTH`
+/// times as fast, because a receiver's window opens at about that speed.
 const FEWEST_KNOCKING: f64 = 32.0;
 const BLIND_GROWTH: f64 = 3.0;
 
-/// Share of the measured capacity to send at first: two measurements of milliseconds are inexact,
-/// and left a queue behind.
+/// Share of the measured capacity at which to send after the start. The two measurements take only
+/// milliseconds, so they are inexact, and they leave a queue behind.
 const AFTER_START: f64 = 0.95;
 
 impl Weir {
-    /// Begins a round with the given base rate. `failed` is what the previous knock measured, if it
-    /// exceeded the capacity.
+    /// Begins a round with the base rate `base`. `failed` is the rate that the previous knock
+    /// measured, if that knock exceeded the capacity.
     pub(super) fn knock(&mut self, seen: &Observation, base: f64, failed: Option<f64>) -> Mode {
         self.sure = false;
         self.rate = KNOCK * base;
         Mode::Start(Round { base, since: seen.now, knocked: None, failed })
     }
 
-    /// Continues a round of the start: its knock probes a much higher rate for a moment, and a
-    /// round trip later its effect is measured.
+    /// Continues a round of the start. Its knock probes a much higher rate for a moment. A round
+    /// trip later, the effect of the knock is measured.
     pub(super) fn start(&mut self, seen: &Observation, round: Round) -> Mode {
         let part = seen.rtt / KNOCK_PART;
         let passed = seen.now - round.since;
         let Some((sent, knock)) = round.knocked else {
-            // The knock ends with the first sample after its time; it counts as long as it was.
+            // The knock ends with the first sample after its planned end. Its real duration counts.
             let knocked = self.history.span(Duration::ZERO, passed).filter(|_| passed >= part);
             self.rate = if knocked.is_some() { round.base } else { KNOCK * round.base };
             let knocked = knocked.map(|span| (span.sent, passed));
@@ -45,7 +45,7 @@ impl Weir {
         if passed < seen.rtt + knock + part {
             return Mode::Start(round);
         }
-        // All of it was acknowledged or lost: measure its queue and its losses.
+        // All segments of the knock were acknowledged or lost: measure its queue and its losses.
         let queue =
             self.history.most_rtt(knock + part).saturating_sub(self.history.least_rtt(seen.rtt));
         let lost = self.history.span(Duration::ZERO, knock + part).map_or(0.0, |span| span.lost);
@@ -59,10 +59,10 @@ impl Weir {
             );
         }
         if seen.idle || sent < 0.5 * KNOCK * round.base * knock.as_secs_f64() {
-            // A closed window, or a lack of bytes to send, measures nothing.
+            // A knock that a closed window or a lack of bytes cut short measures nothing.
             return self.knock(seen, round.base, None);
         }
-        // The rate at which it got through.
+        // The rate at which the knock got through.
         let carried = |queue| (sent - lost) / (knock + queue).as_secs_f64();
         let tolerance = knock.mul_f64(KNOCK_TOLERANCE).max(LEAST_TOLERANCE);
         if lost == 0.0 && queue <= tolerance {
@@ -70,18 +70,18 @@ impl Weir {
         }
         let carried = carried(queue);
         let Some(failed) = round.failed else {
-            // Repeat it, after a round in which the queue drains.
+            // Repeat the knock after a round in which its queue drains.
             return self.knock(seen, round.base.min(carried / (KNOCK / 2.0)), Some(carried));
         };
-        // Two failures are no accident. The larger measurement is nearer to the truth, because
-        // accidents only reduce it.
+        // Two failures are no accident. The larger measurement is closer to the capacity, because
+        // disturbances only reduce a measurement.
         self.capacity = failed.max(carried);
         self.rate = AFTER_START * self.capacity;
         self.last_decrease = seen.now;
         Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
     }
 
-    /// Gives up the start far beyond the capacity.
+    /// Ends the start when the rate is far beyond the capacity.
     fn halt(&mut self, seen: &Observation) -> Mode {
         self.capacity = seen.arrives;
         self.rate = self.capacity / 2.0;
@@ -91,7 +91,7 @@ impl Weir {
 
     /// Updates the rate in mode [`Mode::Drain`], and returns the next mode.
     pub(super) fn drain(&mut self, seen: &Observation, until: Duration) -> Mode {
-        // A queue drains at the path's rate, whatever is sent meanwhile.
+        // A queue drains at the path's rate, whatever is sent during that time.
         let half = self.history.span(Duration::ZERO, seen.rtt / 2);
         self.capacity = self.capacity.max(half.map_or(0.0, |half| half.delivered / half.seconds));
         self.rate = self.capacity / 2.0;

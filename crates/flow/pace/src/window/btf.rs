@@ -1,22 +1,24 @@
-//! The kernel's type information: offsets of structure members (BTF, `Documentation/bpf/btf.rst`).
+//! Parses the kernel's type information, to find the offsets of structure members (BTF,
+//! `Documentation/bpf/btf.rst`).
 
 use std::collections::HashMap;
 
-/// Levels of anonymous structures that are searched.
+/// Limit on the levels of anonymous structures that are searched.
 const MAX_DEPTH: usize = 8;
 
-/// The kernel's types.
+/// The types in a kernel's type information.
 pub struct Types<'a> {
     strings: &'a [u8],
-    /// By number, which starts at one.
+    /// The types, in the order of their numbers, which start at one.
     types: Vec<Type<'a>>,
-    /// Structures by name.
+    /// The numbers of structures, by name.
     structures: HashMap<&'a [u8], u32>,
 }
 
 struct Type<'a> {
     info: u32,
-    /// The size of a structure in bytes; of another kind, the type it refers to.
+    /// For a structure, its size in bytes. For most other kinds, the number of the type to which it
+    /// refers.
     size_or_type: u32,
     rest: &'a [u8],
 }
@@ -39,11 +41,11 @@ mod kind {
 /// A member of a structure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Member {
-    /// Its offset from the structure's beginning, in bytes.
+    /// The member's offset from the beginning of the structure, in bytes.
     pub offset: u32,
-    /// Its index in its structure, or in the anonymous structure that contains it.
+    /// The member's index in its structure, or in the anonymous structure that contains it.
     pub index: u32,
-    /// The number of its type.
+    /// The number of the member's type.
     pub kind: u32,
 }
 
@@ -54,7 +56,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Returns how many bytes follow a type's header, by its kind and number of members.
+/// Returns the number of bytes behind the header of a type, by its kind and number of members.
+/// `None` for an unknown kind.
 fn rest_of(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         1 | 14 | 17 => 4,
@@ -67,7 +70,7 @@ fn rest_of(kind: u32, members: usize) -> Option<usize> {
 }
 
 impl<'a> Types<'a> {
-    /// Parses type information; `None` if it has another format.
+    /// Parses type information. `None` if its format is unknown.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if word(bytes, 0)? & 0xffff != MAGIC {
@@ -107,7 +110,7 @@ impl<'a> Types<'a> {
         self.types.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
-    /// Returns the number of the structure with a name.
+    /// Returns the number of the structure or union with this name.
     #[must_use]
     pub fn structure(&self, name: &str) -> Option<u32> {
         self.structures.get(name.as_bytes()).copied()
@@ -119,7 +122,7 @@ impl<'a> Types<'a> {
         self.get(structure).filter(|each| each.is_structure()).map(|each| each.size_or_type)
     }
 
-    /// Returns a member of a structure, also if it is in an anonymous part.
+    /// Returns a member of a structure. Also finds members in anonymous structures inside it.
     #[must_use]
     pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
         self.member_within(structure, name.as_bytes(), MAX_DEPTH)
@@ -144,7 +147,8 @@ impl<'a> Types<'a> {
         None
     }
 
-    /// Returns the offset of the last member of `path`, in which each contains the next, in bytes.
+    /// Returns the offset of the last member of `path`, in bytes from the beginning of `structure`.
+    /// Each member of `path` contains the next one.
     #[must_use]
     pub fn offset(&self, structure: u32, path: &[&str]) -> Option<u32> {
         let mut at = (structure, 0_u32);

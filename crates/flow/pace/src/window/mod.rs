@@ -1,10 +1,11 @@
-//! A congestion control whose window follows the socket's pacing rate, always twice what the rate
-//! needs, so that the program that sets the rate is in charge.
+//! A congestion control whose window follows the socket's pacing rate. The window is always twice
+//! what the rate needs, so that the program that sets the rate decides.
 //!
-//! The kernel's own algorithms derive a window from losses and delays; a rate set from outside can
-//! only lower what they allow. This one leaves retransmission, recovery and pacing to the kernel,
-//! and the rate to us. It consists of three short BPF programs in a structure of functions
-//! (`struct_ops`), and needs Linux 6.4 or later with BTF, CAP_BPF and CAP_NET_ADMIN.
+//! The kernel's own algorithms derive a window from losses and delays. A rate that is set from
+//! outside can only lower what they allow. This congestion control leaves retransmission, recovery
+//! and pacing to the kernel, and the rate to the program. It consists of three short BPF programs
+//! in a structure of functions (`struct_ops`). It needs Linux 6.4 or later with BTF, CAP_BPF and
+//! CAP_NET_ADMIN.
 
 pub mod btf;
 mod program;
@@ -16,34 +17,36 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use thiserror::Error;
 
-/// The kernel's type information.
+/// The file with the kernel's type information.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Limit on the windows of a process: the number of names that are tried for a window. If all of
-/// them exist, making the window fails.
+/// these names are taken, no window can be made.
 const MAX_WINDOWS: u32 = 256;
 
-/// The lowest bit of a rate marks it as a knock's ([`Weir::knocks`](crate::weir::Weir::knocks)).
-/// The window is then that of the rate around the knock: on a busy machine the knock may end late,
-/// and the window limits what is sent until then.
+/// The lowest bit of a rate. It marks the rate of a knock
+/// ([`Weir::knocks`](crate::weir::Weir::knocks)). During a knock, the window is that of the rate
+/// around the knock. On a busy machine the knock may end late; the window limits what is sent until
+/// then.
 pub const KNOCK_BIT: u64 = 1;
 
-/// Length of a congestion control's name in the kernel, including the final zero.
+/// Length of a congestion control's name in the kernel, in bytes, including the final zero.
 const NAME_BYTES: usize = 16;
 
 /// Why the congestion control is not available.
 #[derive(Debug, Error)]
 pub enum WindowError {
-    /// The kernel does not provide its type information.
+    /// The kernel does not export its type information.
     #[error(
         "the kernel does not export its types ({KERNEL_TYPES}: {0}); it must be built with \
          CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes(io::Error),
-    /// The kernel's types differ from those known here.
+    /// The kernel's types lack this type or member, which the programs need.
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
     UnknownTypes(&'static str),
-    /// The kernel rejects it; with the verifier's log.
+    /// The kernel rejects a program or the congestion control. Contains the verifier's log, which
+    /// may be empty.
     #[error(
         "the kernel rejects Sprat's congestion control: {0}{hint}{log}",
         hint = hint(.0),
@@ -64,7 +67,8 @@ fn verifier_log(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; its verifier said:\n{log}") }
 }
 
-/// The congestion control. After it is dropped, connections that use it keep it in the kernel.
+/// The congestion control. Connections that use it keep it in the kernel even after this is
+/// dropped.
 #[derive(Debug)]
 pub struct Window {
     name: String,
@@ -75,8 +79,8 @@ impl Window {
     /// Loads the programs into the kernel and registers the congestion control.
     ///
     /// # Errors
-    /// [`WindowError`] if the kernel does not describe its types, lacks those that the programs
-    /// need, or rejects the programs or the congestion control.
+    /// [`WindowError`] if the kernel does not export its types, lacks types that the programs need,
+    /// or rejects the programs or the congestion control.
     pub fn open() -> Result<Self, WindowError> {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;
@@ -112,8 +116,8 @@ impl Window {
             put(&mut value, name, &number.to_ne_bytes())?;
             loaded.push(program);
         }
-        // Names are global to the machine, across namespaces, so another process may have one
-        // already.
+        // Names are global to the machine, across all namespaces, so another process may already
+        // have this name.
         for number in 0..MAX_WINDOWS {
             let name = format!("sprat_{:x}_{number:x}", std::process::id());
             put(&mut value, "name", &[0; NAME_BYTES])?;
@@ -127,12 +131,12 @@ impl Window {
         Err(WindowError::Refused(io::ErrorKind::AlreadyExists.into(), String::new()))
     }
 
-    /// Switches a connection to this congestion control. Set a rate first
-    /// ([`limit_rate`](crate::path::limit_rate)), which the window then follows.
+    /// Switches a connection to this congestion control. First set a rate with
+    /// [`limit_rate`](crate::path::limit_rate); the window follows that rate.
     ///
     /// # Errors
-    /// The kernel does not accept the congestion control for this socket: for example, it is not
-    /// TCP.
+    /// The kernel does not accept the congestion control for this socket: for example, the socket
+    /// is not TCP.
     pub fn attach(&self, socket: impl AsFd) -> io::Result<()> {
         crate::path::set_congestion_control(socket, &self.name)
     }

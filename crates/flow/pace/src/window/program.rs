@@ -1,4 +1,4 @@
-//! The BPF programs, in instructions of the kernel's virtual machine (RFC 9669).
+//! The BPF programs, as instructions of the kernel's virtual machine (RFC 9669).
 
 use super::btf::Types;
 
@@ -15,7 +15,7 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// Looks up the offsets; returns the name of a missing member.
+    /// Finds the offsets. The error is the name of a missing member.
     pub(super) fn find(types: &Types<'_>) -> Result<Self, &'static str> {
         const SOCK: [&str; 3] = ["inet_conn", "icsk_inet", "sk"];
         let socket = types.structure("tcp_sock").ok_or("tcp_sock")?;
@@ -34,16 +34,16 @@ impl Offsets {
     }
 }
 
-/// Segments of the window beyond two round trips' worth: enough before anything is known of the
-/// path.
+/// Number of segments by which the window exceeds two round trips' worth. They are enough as long
+/// as nothing is known of the path.
 const WINDOW_BASE: i32 = 32;
 
-/// The bit that marks a knock's rate, and how many times that exceeds the rate around it.
+/// The bit that marks the rate of a knock, and the ratio of that rate to the rate around the knock.
 const KNOCK_BIT: i32 = 1;
 const KNOCK: i32 = 5;
 const _: () = assert!(KNOCK_BIT as u64 == super::KNOCK_BIT && KNOCK as f64 == crate::weir::KNOCK);
 
-/// A slow start that never ends by itself.
+/// A slow start threshold that is never reached.
 const INFINITE_SSTHRESH: i32 = 0x7fff_ffff;
 
 /// Opcodes: class, operation and source of the operand (RFC 9669, section 4).
@@ -77,7 +77,7 @@ impl Code {
         self
     }
 
-    /// Loads the first argument, the socket, into register 6; register 1 points to the arguments.
+    /// Loads the first argument, the socket, into register 6. Register 1 points to the arguments.
     fn socket() -> Self {
         Self::default().put(op::LOAD_64, 6, 1, 0, 0)
     }
@@ -87,10 +87,11 @@ impl Code {
     }
 }
 
-/// Runs at the beginning and on every acknowledgement. Sets the pacing rate to the limit that the
-/// program's owner set (`SO_MAX_PACING_RATE`), and the window to twice what that sends in a round
-/// trip, so that the rate is what limits. For a knock's rate, the window is that of the rate around
-/// it. Without a limit nothing changes.
+/// Returns the program that the kernel runs at the beginning of a connection and on every
+/// acknowledgement. The program sets the pacing rate to the limit that was set with
+/// `SO_MAX_PACING_RATE`. It sets the window to twice what that rate sends in a round trip, so that
+/// the rate is what limits. For a knock's rate, the window is that of the rate around the knock.
+/// Without a limit, the program changes nothing.
 pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
     Code::socket()
         .put(op::LOAD_64, 2, 6, offsets.max_pacing_rate, 0)
@@ -115,12 +116,14 @@ pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
         .end(0)
 }
 
-/// A loss does not change the window: the owner of the connection evaluates it.
+/// Returns the program for a loss. It does not change the window: the program that sets the rate
+/// evaluates the loss.
 pub(super) fn ssthresh() -> Vec<u8> {
     Code::default().end(INFINITE_SSTHRESH)
 }
 
-/// There is nothing to undo, because a loss changes nothing.
+/// Returns the program that undoes a decrease after a loss. It keeps the window, because a loss
+/// does not decrease it.
 pub(super) fn undo(offsets: &Offsets) -> Vec<u8> {
     Code::socket().put(op::LOAD_32, 0, 6, offsets.cwnd, 0).put(op::EXIT, 0, 0, 0, 0).0
 }

@@ -1,5 +1,5 @@
-//! A bottleneck in fluid form: flows, a queue that overflows, round trips, mishaps; a millisecond a
-//! step, no clock.
+//! A fluid model of a bottleneck: flows, a queue that overflows, round trips and disturbances. One
+//! step is a millisecond of simulated time.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -11,15 +11,15 @@ use sprat_pace::weir::{Mode, Sample, TICKS_PER_RTT, Weir};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A step, seconds.
+/// Length of a step, in seconds.
 pub(crate) const STEP: f64 = 0.001;
 
 pub(crate) const MSS: f64 = 1448.0;
 
-/// Who decides how fast a flow is.
+/// What determines the rate of a flow.
 pub(crate) enum Control {
     Weir(Box<Weir>),
-    /// RFC 9438, without its friendly region.
+    /// CUBIC as in RFC 9438, without its Reno-friendly region.
     Cubic {
         window: f64,
         max: f64,
@@ -27,7 +27,7 @@ pub(crate) enum Control {
         starting: bool,
         held_until: f64,
     },
-    /// Sends nothing.
+    /// The flow sends nothing.
     Gone,
 }
 
@@ -41,7 +41,7 @@ impl Control {
     }
 }
 
-/// What a sender learns, and when.
+/// A report that reaches the sender at the time `at`.
 struct News {
     at: f64,
     delivered: f64,
@@ -51,10 +51,10 @@ struct News {
 
 pub(crate) struct Flow {
     pub(crate) control: Control,
-    /// Bytes a second.
+    /// The current rate, in bytes a second.
     pub(crate) rate: f64,
     queued: f64,
-    /// Of what arrived, and of what did not: each in order of time.
+    /// Reports of what arrived, and reports of what was lost, each in order of time.
     news: [VecDeque<News>; 2],
     to_resend: f64,
     losing: f64,
@@ -91,17 +91,17 @@ impl Flow {
 
 pub(crate) struct World {
     pub(crate) now: f64,
-    /// Bytes a second of the bottleneck, bytes of its buffer, seconds there and back without a
-    /// queue.
+    /// The bottleneck's rate in bytes a second, its buffer in bytes, and the round-trip time
+    /// without a queue in seconds.
     pub(crate) capacity: f64,
     pub(crate) buffer: f64,
     pub(crate) rtt: f64,
-    /// A share of what is sent that is lost by accident.
+    /// Share of the sent bytes that is lost at random.
     pub(crate) accident: f64,
-    /// Every so many seconds, news is held up for this long: a machine that is busy with something
-    /// else.
+    /// The interval between two stalls of the sender's machine and the length of a stall, both in
+    /// seconds. Reports wait during a stall.
     pub(crate) hiccup: Option<(f64, f64)>,
-    /// Until when nothing leaves the bottleneck.
+    /// The time until which nothing leaves the bottleneck.
     pub(crate) stands_until: f64,
     pub(crate) flows: Vec<Flow>,
 }
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Lets time pass; gives bytes delivered of each flow.
+    /// Simulates `seconds`. Returns the number of bytes delivered of each flow.
     pub(crate) fn run(&mut self, seconds: f64) -> Vec<f64> {
         let before: Vec<_> = self.flows.iter().map(|flow| flow.delivered).collect();
         let end = self.now + seconds;
@@ -138,7 +138,7 @@ impl World {
         for flow in &mut self.flows {
             hear(flow, now, held, self.rtt);
         }
-        // Into the queue, as far as there is room.
+        // Bytes enter the queue, as far as there is room.
         let arriving: Vec<_> = self.flows.iter().map(|flow| flow.rate * STEP).collect();
         let queued: f64 = self.flows.iter().map(|flow| flow.queued).sum();
         let coming: f64 = arriving.iter().sum::<f64>() * (1.0 - self.accident);
@@ -154,12 +154,12 @@ impl World {
             flow.queued += sent * fits;
             let lost = sent * (1.0 - fits);
             if lost > 0.0 {
-                // Known when what was sent behind it has arrived.
+                // A loss is known when what was sent after it has arrived.
                 let at = now + self.rtt + delay + 0.002;
                 flow.news[1].push_back(News { at, delivered: 0.0, lost, rtt: 0.0 });
             }
         }
-        // Out of it, in proportion: what is mixed leaves mixed.
+        // Bytes leave the queue, in proportion to what each flow has in it.
         let queued: f64 = self.flows.iter().map(|flow| flow.queued).sum();
         let out = if now < self.stands_until { 0.0 } else { queued.min(self.capacity * STEP) };
         for flow in &mut self.flows {
@@ -184,7 +184,7 @@ fn hear(flow: &mut Flow, now: f64, held: bool, rtt: f64) {
             flow.srtt = if flow.srtt == 0.0 { took } else { flow.srtt * 0.7 + took * 0.3 };
             flow.least = flow.least.min(took);
         }
-        // A flow as thin as this loses a segment now and then, not a bit of each.
+        // A slow flow loses a whole segment now and then, not a part of each segment.
         flow.losing += news.lost;
         let loses = flow.losing >= MSS;
         flow.losing %= MSS;

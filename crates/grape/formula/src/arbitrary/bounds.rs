@@ -9,7 +9,7 @@ const MOST: f64 = 1_048_576.0;
 /// Limit on the absolute error of a value.
 const MOST_ERROR: f64 = 1.0 / 64.0;
 
-/// The smallest magnitude of divisors and radicands.
+/// Limit on how close to 0 divisors and radicands may come.
 const LEAST: f64 = 1.0 / 1024.0;
 
 /// Bounds of a value and of its error.
@@ -17,10 +17,10 @@ const LEAST: f64 = 1.0 / 1024.0;
 pub(super) struct Bounds {
     low: f64,
     high: f64,
-    /// The largest error of a computation.
+    /// The largest error of any computation of the value.
     error: f64,
-    /// All values are multiples of 2 to the power of minus this, so those with few enough digits
-    /// are not rounded.
+    /// All values are multiples of `2^-grid`; a value with few enough digits is therefore not
+    /// rounded. `None` if values can have any digits.
     grid: Option<i32>,
 }
 
@@ -115,7 +115,7 @@ impl Bounds {
         Self::rounded(self.low.exp(), high, (2.0 * self.error + 4.0 * unit(of)) * high, None, of)
     }
 
-    /// Returns the bounds of a value that is one of two.
+    /// Returns the bounds of a value that is either of two values.
     pub(super) fn join(self, other: Self) -> Self {
         Self {
             low: self.low.min(other.low),
@@ -129,7 +129,8 @@ impl Bounds {
         Self::rounded(self.low, self.high, self.error, self.grid, to)
     }
 
-    /// Returns the smallest radicand that a computation can have.
+    /// Returns the smallest radicand that a computation can have; `None` if it can come too close
+    /// to 0.
     fn root_of(self) -> Option<f64> {
         (self.low >= LEAST && self.error < LEAST / 2.0).then_some(self.low - self.error)
     }
@@ -138,7 +139,7 @@ impl Bounds {
         self.low.abs().max(self.high.abs())
     }
 
-    /// Adds the error of rounding to a type.
+    /// Adds the error of rounding to a type. Returns `None` beyond [`MOST`] or [`MOST_ERROR`].
     fn rounded(low: f64, high: f64, error: f64, grid: Option<i32>, of: Type) -> Option<Self> {
         let size = low.abs().max(high.abs());
         let exact =

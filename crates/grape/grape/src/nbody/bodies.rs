@@ -1,12 +1,12 @@
-//! Bodies with mass, and the quantities that are conserved.
+//! Bodies with mass, and their conserved quantities.
 
 use crate::error::Error;
 use sprat_ranks::Ranks;
 
-/// A vector for each body: the x of all bodies, then y, then z.
+/// A vector for each body: the x of all bodies, then all y, then all z.
 pub type Vectors = [Vec<f64>; 3];
 
-/// Limit on the bodies of a simulation: with 64 bytes each, they take a gigabyte.
+/// Limit on the bodies of a simulation. At 64 bytes each, this many bodies take a gigabyte.
 pub const MAX_BODIES: usize = 1 << 24;
 
 /// Bodies that attract each other, in units in which the gravitational constant is 1.
@@ -44,7 +44,8 @@ impl Bodies {
     /// Creates bodies of these masses, positions and velocities.
     ///
     /// # Errors
-    /// There are none or too many, lengths differ, or a number is not finite.
+    /// There are no bodies or more than [`MAX_BODIES`], columns have different lengths, or a number
+    /// is not finite.
     pub fn new(mass: Vec<f64>, position: Vectors, velocity: Vectors) -> Result<Self, Error> {
         let count = mass.len();
         if count == 0 || count > MAX_BODIES {
@@ -70,11 +71,11 @@ impl Bodies {
     /// Sends the first rank's bodies to all ranks.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if another rank has stopped, or if the bodies are too many for
+    /// [`Error::Stopped`] if another rank has stopped, or if there are too many bodies for
     /// [`Ranks::broadcast`].
     ///
     /// # Panics
-    /// If the first rank has no bodies.
+    /// The first rank has no bodies.
     pub fn shared(mine: Option<Self>, ranks: &Ranks) -> Result<Self, Error> {
         let columns = |bodies: &Self| {
             [&[bodies.mass.clone()][..], &bodies.position, &bodies.velocity].concat()
@@ -95,7 +96,7 @@ impl Bodies {
         self.mass.len()
     }
 
-    /// Returns false: there is always a body.
+    /// Returns `false`, because there is always a body.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -107,7 +108,7 @@ impl Bodies {
         &self.mass
     }
 
-    /// Computes the conserved quantities, given each body's potential.
+    /// Computes the conserved quantities from each body's potential.
     #[must_use]
     pub fn conserved(&self, potential: &[f64]) -> Conserved {
         assert_eq!(potential.len(), self.len(), "a potential for each body");
@@ -141,7 +142,7 @@ impl Bodies {
     }
 }
 
-/// Returns one body's vector.
+/// Returns the vector of one body.
 #[must_use]
 pub fn at(vectors: &Vectors, body: usize) -> [f64; 3] {
     [vectors[0][body], vectors[1][body], vectors[2][body]]

@@ -1,4 +1,4 @@
-//! Computes gravity between bodies by kernels.
+//! Computes gravity between bodies with kernels.
 
 use super::bodies::{Bodies, Vectors, at};
 use crate::divided::{Divide, DividedKernel};
@@ -7,8 +7,8 @@ use crate::error::Error;
 use sprat_formula::{Column, Inputs, Kernel, Precision, Program, ready};
 use sprat_ranks::Ranks;
 
-/// Gravity between bodies with a softening length `e`: the potential of a pair is `-m / sqrt(r^2 +
-/// e^2)`. A body does not attract itself, so `e` may be 0.
+/// Gravity between bodies with a softening length `e`. The potential of a pair is
+/// `-m / sqrt(r^2 + e^2)`. `e` may be 0, because a body does not attract itself.
 #[derive(Debug)]
 pub struct Gravity<'r> {
     acceleration: CompiledKernel<'r>,
@@ -34,12 +34,12 @@ pub(crate) struct Accelerations {
 }
 
 impl<'r> Gravity<'r> {
-    /// Compiles the kernels of gravity for an engine and a precision; energies are always computed
-    /// in `f64`. With several ranks each one computes the accelerations of its part of the bodies,
-    /// and all of them know all bodies.
+    /// Compiles the kernels of gravity for an engine and a precision. Energies are always computed
+    /// in `f64`. With several ranks, each rank knows all bodies and computes the accelerations of
+    /// its part of them.
     ///
     /// # Errors
-    /// The softening length is negative, or the engine refuses a kernel.
+    /// The softening length is negative or not finite, or the engine refuses a kernel.
     pub fn new(
         engine: &Engine,
         precision: Precision,
@@ -101,8 +101,8 @@ impl<'r> Gravity<'r> {
         Ok(potential)
     }
 
-    /// Checks that results are finite. If not, the error names two bodies at the same position, or
-    /// a body whose result overflows.
+    /// Checks that results are finite. The error names two bodies at the same position, or a body
+    /// whose result overflows.
     fn check(&self, bodies: &Bodies, pulls: &[&Vec<f64>]) -> Result<(), Error> {
         let beyond = |body: &usize| pulls.iter().any(|pull| !pull[*body].is_finite());
         let Some(body) = (0..bodies.len()).find(beyond) else { return Ok(()) };
@@ -140,16 +140,17 @@ impl<'r> Gravity<'r> {
     }
 }
 
-/// What a kernel computes.
+/// What a kernel of gravity computes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Quantity {
     Accelerations,
     Potential,
 }
 
-/// Changes a kernel of gravity so that a body does not attract itself. A body is recognized by its
-/// number: the squared distance to itself becomes 1, along which no force acts, and it adds nothing
-/// to the potential. Numbers are exact in `f32` too, as [`super::MAX_BODIES`] is 2^24.
+/// Changes a kernel of gravity so that a body does not attract itself. A pair of equal numbers is a
+/// body with itself. Its squared distance becomes 1, along which no force acts, and the pair adds
+/// nothing to the potential. The numbers are exact even in `f32`, because [`super::MAX_BODIES`] is
+/// 2^24.
 fn between_others(text: &str, what: Quantity) -> String {
     let text = text.replace("CONST", "VARI ni\nVARJ nj\nCONST");
     let text = text.replace(
@@ -157,7 +158,7 @@ fn between_others(text: &str, what: Quantity) -> String {
         "r2 = select(ni == nj, 1, eps2 + dx*dx + dy*dy + dz*dz)",
     );
     match what {
-        // A fast inverse square root is allowed only where results are sums of products.
+        // A fast inverse square root is only allowed if results are sums of products.
         Quantity::Accelerations => text.replace(", pot\n", "\n").replace("pot -= mrinv\n", ""),
         Quantity::Potential => {
             text.replace("pot -= mrinv\n", "pot -= select(ni == nj, 0, mrinv)\n")

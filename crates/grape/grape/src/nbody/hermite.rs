@@ -1,5 +1,6 @@
-//! The fourth-order Hermite scheme (Makino and Aarseth, PASJ 44, 141, 1992): it uses accelerations
-//! and their derivatives, with one step for all bodies, chosen by how fast accelerations change.
+//! The fourth-order Hermite scheme (Makino and Aarseth, PASJ 44, 141, 1992). It uses accelerations
+//! and their derivatives. All bodies have the same step, which depends on how fast accelerations
+//! change.
 
 use super::bodies::{Bodies, Vectors, at, dot};
 use super::gravity::{Accelerations, Gravity};
@@ -8,7 +9,7 @@ use crate::error::Error;
 /// Limit on the ratio of a step to the previous step.
 const GROWTH: f64 = 2.0;
 
-/// The first step's reduction, since nothing is known about higher derivatives yet.
+/// Factor that shortens the first step, because the higher derivatives are not known yet.
 const FIRST: f64 = 0.25;
 
 /// The scheme's state between steps.
@@ -20,13 +21,13 @@ pub(crate) struct Hermite {
 }
 
 impl Hermite {
-    /// Begins with these bodies. `eta` is the accuracy, typically 0.01 to 0.02; errors are
-    /// proportional to its square.
+    /// Starts the scheme with these bodies. `eta` is the accuracy, typically 0.01 to 0.02. Errors
+    /// are proportional to its square.
     pub(crate) fn begin(gravity: &Gravity<'_>, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
         let accelerations = gravity.accelerations(bodies)?;
         let squares = |vectors: &Vectors, body| dot(at(vectors, body), at(vectors, body));
-        // Bodies that start at rest have no derivative yet. Their time of free fall counts instead,
-        // or the first step would be as long as the run.
+        // Bodies that start at rest have no derivative yet. Their time of free fall determines the
+        // step instead. Otherwise the first step would be as long as the run.
         let still = (0..bodies.len()).any(|body| squares(&accelerations.jerk, body) == 0.0);
         let potential = if still { gravity.potential(bodies)? } else { vec![0.0; bodies.len()] };
         let steps = potential.iter().enumerate().map(|(body, potential)| {
@@ -37,7 +38,7 @@ impl Hermite {
         Ok(Self { step: shortest(steps), accelerations, eta })
     }
 
-    /// Advances by one step of at most `most`. Returns its length.
+    /// Advances the bodies by one step of at most `most`. Returns the length of the step.
     pub(crate) fn step(
         &mut self,
         gravity: &Gravity<'_>,
@@ -72,7 +73,7 @@ impl Hermite {
         Ok(dt)
     }
 
-    /// Aarseth's criterion for the step, from the first four derivatives.
+    /// Computes a body's next step by Aarseth's criterion, from its first four derivatives.
     fn wanted(&self, next: &Accelerations, body: usize, dt: f64) -> f64 {
         let (a0, j0) =
             (at(&self.accelerations.acceleration, body), at(&self.accelerations.jerk, body));
@@ -91,7 +92,8 @@ impl Hermite {
     }
 }
 
-/// Returns the shortest positive step. A body without acceleration has none.
+/// Returns the shortest positive step. Bodies without acceleration do not count. Infinite if there
+/// is no positive step.
 fn shortest(steps: impl Iterator<Item = f64>) -> f64 {
     steps.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min)
 }

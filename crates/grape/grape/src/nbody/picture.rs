@@ -3,17 +3,17 @@
 use super::bodies::Bodies;
 use std::fmt::Write as _;
 
-/// Width of the picture, in its units.
+/// Width of the picture, and its height without the title, in SVG units.
 const SIDE: f64 = 800.0;
 
-/// Limit on the bodies that are drawn. Of more, an evenly spaced selection is drawn.
+/// Limit on the bodies that are drawn. If there are more, an evenly spaced selection is drawn.
 const MAX_DRAWN: usize = 20_000;
 
-/// Share of the bodies that is within the frame.
+/// Share of the bodies that are within the frame.
 const WITHIN: f64 = 0.95;
 
-/// Returns a picture of the bodies seen along z, with a title below. The area of a dot is
-/// proportional to mass; slow bodies are red, fast ones blue.
+/// Returns a picture of the bodies, seen along z, with a title below. The area of a dot is
+/// proportional to its mass. Slow bodies are red, fast ones blue.
 #[must_use]
 pub fn picture(bodies: &Bodies, title: &str) -> String {
     let half = frame(bodies);
@@ -49,7 +49,8 @@ pub fn picture(bodies: &Bodies, title: &str) -> String {
             r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" fill="hsl({hue:.0},80%,65%)"/>"#
         );
     }
-    // A scale bar: a power of ten between a tenth and the whole of half the frame.
+    // The length of the scale bar: a power of ten between a tenth of half the frame and half the
+    // frame.
     let length = 10.0_f64.powf(half.log10().floor());
     let width = SIDE / 2.0 * length / half;
     let (begin, end, at) = (SIDE - 20.0 - width, SIDE - 20.0, SIDE + 14.0);

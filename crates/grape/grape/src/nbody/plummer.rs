@@ -5,23 +5,23 @@ use crate::error::Error;
 use sprat_chance::Chance;
 use std::f64::consts::PI;
 
-/// Share of the mass that is kept: beyond it, radii go to infinity.
+/// Share of the mass that is kept. Beyond it, radii go to infinity.
 const CUT: f64 = 0.999;
 
 /// Creates a Plummer sphere of `count` equal bodies by the recipe of Aarseth, Hénon and Wielen
-/// (Astron. Astrophys. 37, 183, 1974): isotropic and in equilibrium, in units in which the mass and
-/// the gravitational constant are 1 and the energy is about -1/4. The same seed gives the same
-/// cluster.
+/// (Astron. Astrophys. 37, 183, 1974). It is isotropic and in equilibrium. In its units the mass
+/// and the gravitational constant are 1, and the energy is about -1/4. Equal seeds give equal
+/// clusters.
 ///
 /// # Errors
-/// The number of bodies is 0, or exceeds [`super::MAX_BODIES`].
+/// The number of bodies is 0, or larger than [`super::MAX_BODIES`].
 pub fn plummer(count: usize, seed: u64) -> Result<Bodies, Error> {
     if count == 0 || count > super::MAX_BODIES {
         return Err(Error::Bodies { count, limit: super::MAX_BODIES });
     }
     let mut chance = Chance::new(seed);
     let (mut position, mut velocity) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
-    // The Plummer radius is 1 in the recipe, and 3 pi / 16 in these units.
+    // The Plummer radius is 1 in the recipe. In the units of this function, it is 3 pi / 16.
     let length = 3.0 * PI / 16.0;
     let speed = length.sqrt().recip();
     for _ in 0..count {
@@ -37,7 +37,7 @@ pub fn plummer(count: usize, seed: u64) -> Result<Bodies, Error> {
     Ok(bodies)
 }
 
-/// Draws q with the density q^2 (1 - q^2)^(7/2), which is below 0.1 everywhere, by rejection.
+/// Draws q by rejection, with the density q^2 (1 - q^2)^(7/2), which is below 0.1 everywhere.
 fn share_of_escape(chance: &mut Chance) -> f64 {
     loop {
         let (q, height) = (chance.share(), 0.1 * chance.share());

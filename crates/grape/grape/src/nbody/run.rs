@@ -5,28 +5,28 @@ use super::gravity::Gravity;
 use super::hermite::Hermite;
 use crate::error::Error;
 
-/// Limit on the steps of a simulation, which fails beyond it: a close encounter makes steps ever
-/// shorter.
+/// Limit on the steps of a simulation. A simulation with more steps fails: a close encounter makes
+/// steps shorter and shorter.
 pub const MAX_STEPS: u64 = 1 << 32;
 
 /// An integration scheme.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
-    /// Leapfrog (kick, drift, kick) with a fixed step: second order, without a drift of the energy
-    /// in one direction.
+    /// Leapfrog (kick, drift, kick) with a fixed step. It is of second order, and the energy does
+    /// not drift in one direction.
     Leapfrog {
-        /// The step.
+        /// The step, in units of time.
         step: f64,
     },
-    /// Hermite's scheme: fourth order, with a variable step for all bodies.
+    /// Hermite's scheme. It is of fourth order, and all bodies have the same variable step.
     Hermite {
-        /// The accuracy, typically 0.01 to 0.02; errors are proportional to its square.
+        /// The accuracy, typically 0.01 to 0.02. Errors are proportional to its square.
         eta: f64,
     },
 }
 
 /// A simulation in progress. Create it with [`Simulation::new`], then call [`Simulation::step`]
-/// until it returns true. With several ranks, every rank does so.
+/// until it returns `true`. With several ranks, every rank must do this.
 #[derive(Debug)]
 pub struct Simulation<'r> {
     gravity: Gravity<'r>,
@@ -46,7 +46,7 @@ impl<'r> Simulation<'r> {
     /// Starts a simulation at time 0.
     ///
     /// # Errors
-    /// The step or accuracy is not positive, or accelerations cannot be computed.
+    /// The step or the accuracy is not positive and finite, or accelerations cannot be computed.
     pub fn new(gravity: Gravity<'r>, bodies: Bodies, scheme: Scheme) -> Result<Self, Error> {
         let (Scheme::Leapfrog { step: number } | Scheme::Hermite { eta: number }) = scheme;
         if !(number > 0.0 && number.is_finite()) {
@@ -82,16 +82,17 @@ impl<'r> Simulation<'r> {
     /// Computes the conserved quantities.
     ///
     /// # Errors
-    /// As for the potential: two bodies have the same position without softening, a number
+    /// As for [`Gravity::potential`]: two bodies have the same position without softening, a number
     /// overflows, or another rank has stopped.
     pub fn conserved(&self) -> Result<Conserved, Error> {
         Ok(self.bodies.conserved(&self.gravity.potential(&self.bodies)?))
     }
 
-    /// Advances by one step, at most to the time `until`. Returns whether that is reached.
+    /// Advances by one step, but not beyond the time `until`. Returns whether that time is reached.
     ///
     /// # Errors
-    /// Accelerations cannot be computed, or steps have become too many or too short.
+    /// Accelerations cannot be computed, or [`Error::Stuck`] if steps have become too many or too
+    /// short.
     pub fn step(&mut self, until: f64) -> Result<bool, Error> {
         let left = until - self.time;
         if left <= 0.0 {

@@ -1,4 +1,4 @@
-//! Reads and writes bodies in NumPy's files, with rows of mass, x, y, z, vx, vy, vz.
+//! Reads and writes bodies in NumPy's files. Each row has mass, x, y, z, vx, vy and vz.
 
 use super::bodies::Bodies;
 use crate::array::{Array, write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const COLUMNS: usize = 7;
 
-/// Writes bodies as an array of `float64`, with a row of mass, position and velocity for each.
+/// Writes bodies as an array of `float64`. Each body is a row of mass, position and velocity.
 ///
 /// # Errors
 /// [`Error::File`] if the file cannot be created or written.
@@ -20,11 +20,11 @@ pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
     write(path, &shape, rows).map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
-/// Reads bodies from an array like [`write_snapshot`] writes.
+/// Reads bodies from an array of the form that [`write_snapshot`] writes.
 ///
 /// # Errors
 /// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not an array of 7
-/// columns; or the errors of [`Bodies::new`].
+/// columns that [`Array::read`](crate::Array::read) accepts; or the errors of [`Bodies::new`].
 pub fn read_snapshot(path: &Path) -> Result<Bodies, Error> {
     let array = Array::read(path)?;
     let columns = array.columns();

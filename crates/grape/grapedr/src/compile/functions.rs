@@ -1,37 +1,38 @@
-//! Functions that the units do not have, built from their operations: an initial guess from the
-//! bits of a number, Newton steps that double the right digits, and masked corrections for zero,
-//! infinity and negative numbers.
+//! Functions that the units do not have, built from the units' operations. Each begins with a guess
+//! from the bits of a number. Newton steps then double the number of correct digits. Masked
+//! corrections handle zero, infinity and negative numbers.
 
 use super::micro::{Destination, MicroProgram, Operand, Value};
 use crate::instruction::Code;
 use crate::word::{Width, Word};
 
-/// Subtracting half of a number's bits from this constant halves and negates the exponent. The
-/// result is within 3.5 % of the inverse root of twice the number.
+/// If half of a number's bits are subtracted from this constant, the exponent is halved and
+/// negated. The result is within 3.5 % of the inverse root of twice the number.
 const ROOT_GUESS: u128 = 0x5fde_eb50_c7b5_37a9 << 8;
 
 /// The root of 2, rounded to a short word.
 const ROOT_OF_2: f64 = 23_726_566.0 / 16_777_216.0;
 
-/// Subtracting a number's bits from this constant gives its inverse within 13 %.
+/// If a number's bits are subtracted from this constant, the result is within 13 % of the number's
+/// inverse.
 const INVERSE_GUESS: u128 = 0x7fde_6238_22fc_16e6 << 8;
 
 /// The highest bit of the exponent.
 const UPPER_EXPONENT: u128 = 1 << 70;
 
-/// 1.5 times 2^24: adding it to a short word rounds the word to a whole number.
+/// 1.5 times 2^24. Adding it to a short word rounds the word to a whole number.
 const ROUNDER: f64 = 25_165_824.0;
 
 /// The shift from the lowest bit of a short word to the lowest bit of the exponent.
 const TO_EXPONENT: u128 = 24;
 
 /// The degrees of the exponential's polynomial for short and for long words, and the power from
-/// which the coefficients of the long one are short.
+/// which on the coefficients of the long polynomial are short.
 const EXP_SHORT: u32 = 7;
 const EXP_LONG: u32 = 13;
 const EXP_SHORT_FROM: u32 = 9;
 
-/// Below the first limit e^x is less than the least normal number, and above the second it
+/// Below the first limit, e^x is less than the least normal number. Above the second limit, e^x
 /// overflows.
 const EXP_LEAST: f64 = -708.5;
 const EXP_GREATEST: f64 = 709.782_712_893_384;
@@ -60,11 +61,11 @@ impl MicroProgram {
         self.compute(Code::Mul(width), a, b)
     }
 
-    /// Computes the inverse root, to this many bits of accuracy but no more than the width has.
+    /// Computes the inverse root, to `accuracy` bits, but at most to those of the width.
     pub(crate) fn rsqrt(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let root = self.root_guess(width, x, accuracy);
         let value = self.writable_value(root);
-        // The inverse root of zero is infinity, and that of infinity is zero.
+        // The inverse root of zero is infinity, and the inverse root of infinity is zero.
         let mask = self.zero_or_infinite(width, x);
         self.replace_by(
             mask,
@@ -87,9 +88,9 @@ impl MicroProgram {
         Operand::Value(value)
     }
 
-    /// Computes a quotient. If the divisor is large, its inverse is so small that the long
-    /// correction terms would be zero; in this case, both the divisor and the quotient are scaled
-    /// by 2^-512.
+    /// Computes a quotient. If the divisor is large, its inverse is so small that the correction
+    /// terms in long words would be zero. In this case, both the divisor and the quotient are
+    /// scaled by 2^-512.
     pub(crate) fn div(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
         if width == SHORT {
             let inverse = self.inverse(SHORT, b);
@@ -102,9 +103,9 @@ impl MicroProgram {
         self.mul(LONG, quotient, scale)
     }
 
-    /// Returns 2^-512 for numbers of 2^513 and more, and 1 for others. The highest two bits of the
-    /// exponent are both set for such numbers; the lower of them is then subtracted from the
-    /// exponent of 1.
+    /// Returns 2^-512 for numbers of 2^513 and more, and 1 for other numbers. Only for the large
+    /// numbers are both of the highest two bits of the exponent set. The lower of these bits is
+    /// then subtracted from the exponent of 1.
     fn scale(&mut self, x: Operand) -> Operand {
         let up = self.compute(Code::ShiftLeft, x, bits(1));
         let both = self.compute(Code::And, up, x);
@@ -140,7 +141,7 @@ impl MicroProgram {
         Operand::Value(value)
     }
 
-    /// Computes e^x as 2^k times a polynomial in f, where x = k ln 2 + f.
+    /// Computes e^x, where x = k ln 2 + f, as 2^k times a polynomial in f.
     pub(crate) fn exp(&mut self, width: Width, x: Operand) -> Operand {
         let quotient = self.mul(SHORT, x, number(std::f64::consts::LOG2_E));
         let shifted = self.add(SHORT, quotient, number(ROUNDER));
@@ -167,14 +168,15 @@ impl MicroProgram {
         Operand::Value(value)
     }
 
-    /// Computes the inverse root of a positive finite number. Each short step leaves 1.5 times the
-    /// square of the relative error: 2^-9, 2^-17, and then the precision of short words. A long
-    /// step computes the error with long products and corrects it with short ones.
+    /// Computes the inverse root of a positive finite number. Each short step reduces the relative
+    /// error to 1.5 times its square: to 2^-9, to 2^-17, and then to the precision of short words.
+    /// A long step computes the error with long products, and corrects it with short ones.
     ///
-    /// The short steps work on `root`, the inverse root of twice the number, and compute
-    /// `root (1.5 - x root^2)`. With the number itself they would halve it, which makes zero of the
-    /// least number, or double it, which overflows for the greatest. The square of the root of a
-    /// large number would be zero too, so `x` is multiplied by `root` twice.
+    /// The short steps work on `root`, the inverse root of twice the number: they compute
+    /// `root (1.5 - x root^2)`. To work on the inverse root of the number itself, they would have
+    /// to halve the number or double it. Half of the least number would be zero, and the double of
+    /// the greatest would overflow. The square of the root of a large number would also be zero, so
+    /// `x` is multiplied by `root` twice.
     fn root_guess(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let (short, long) = match (accuracy, width) {
             (0..=9, _) => (1, 0),
@@ -203,7 +205,7 @@ impl MicroProgram {
         root
     }
 
-    /// Returns a value that may be overwritten.
+    /// Returns a value that may be overwritten: the operand itself, or a copy.
     fn writable_value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Value(value) => value,
@@ -211,7 +213,7 @@ impl MicroProgram {
         }
     }
 
-    /// Returns a mask that is set where a number is zero or infinity: only these equal their
+    /// Returns a mask that is set if a number is zero or infinite: only these numbers equal their
     /// double.
     fn zero_or_infinite(&mut self, width: Width, x: Operand) -> usize {
         let twice = self.add(width, x, x);
@@ -224,9 +226,9 @@ impl MicroProgram {
     }
 }
 
-/// Returns ln 2 in two parts. The first has so few bits that its product with any k is exact.
+/// Returns ln 2 in two parts. The first part has so few bits that its product with any k is exact.
 fn ln2(width: Width) -> (f64, f64) {
-    // The difference between ln 2 and its `f64`.
+    // The difference between ln 2 and the `f64` that is closest to it.
     const REST: f64 = 2.319_046_813_846_299_6e-17;
     let whole = std::f64::consts::LN_2;
     let cut = if width == SHORT { 53 - 14 } else { 53 - 49 };

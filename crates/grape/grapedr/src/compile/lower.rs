@@ -1,4 +1,4 @@
-//! Lowers a program's values to operations of units.
+//! Lowers a program's values to operations of the units.
 
 use super::functions::number;
 use super::micro::{Destination, MicroProgram, Operand};
@@ -9,21 +9,24 @@ use sprat_formula::{Binary, Compare, Node, Program, Reduction, Scope, Type, Unar
 /// The addresses of a program's variables, constants, intermediate values and results.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Local memory of each i variable.
+    /// Address in local memory of each i variable; `None` if nothing uses it.
     pub(crate) i: Vec<Option<Place>>,
-    /// Words of each j variable within a j's part of broadcast memory.
+    /// Address of each j variable within the words of a j in broadcast memory; `None` if nothing
+    /// uses it.
     pub(crate) j: Vec<Option<Place>>,
-    /// The word of a j that holds its number.
+    /// Address, within the words of a j, of the word that holds the index of the j.
     pub(crate) index: Option<Place>,
-    /// Local memory of each constant.
+    /// Address in local memory of each constant.
     pub(crate) constants: Vec<Option<Place>>,
-    /// Local memory of each value that is computed once, before the loop, and used in it.
+    /// Address in local memory of each value that is computed once, before the loop, and used
+    /// later.
     pub(crate) precomputed: Vec<Option<Place>>,
-    /// Local memory of each result, and for `argmin` and `argmax` of the index of its j.
+    /// Address in local memory of each result; for `argmin` and `argmax`, also that of the index of
+    /// its j.
     pub(crate) results: Vec<(Place, Option<Place>)>,
 }
 
-/// Reports whether the machine must compute a value, as opposed to an input or a number.
+/// Returns whether the machine must compute a value, because it is neither an input nor a number.
 pub(crate) fn computed(node: Node) -> bool {
     !matches!(node, Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_))
 }
@@ -50,8 +53,8 @@ impl<'a> Lowering<'a> {
         Self { program, places, uses, operands: vec![None; count], micros: MicroProgram::default() }
     }
 
-    /// Lowers what is done once: initializing the results and computing the values that do not
-    /// depend on j.
+    /// Lowers what runs once: the initialization of results, and the values that do not depend on
+    /// j.
     pub(crate) fn init(mut self) -> MicroProgram {
         for (result, &(place, index)) in self.program.results().iter().zip(&self.places.results) {
             self.micros.store(place, Operand::Immediate(identity(result.reduction)));
@@ -67,7 +70,7 @@ impl<'a> Lowering<'a> {
         self.micros
     }
 
-    /// Lowers what is done for each j.
+    /// Lowers what runs for each j.
     pub(crate) fn body(mut self) -> MicroProgram {
         for (value, ..) in self.program.values() {
             self.operands[value.index()] =
@@ -99,7 +102,7 @@ impl<'a> Lowering<'a> {
         self.micros.store(place, next);
     }
 
-    /// Stores a contribution to a minimum or maximum where `less` is less than `more`.
+    /// Stores a contribution to a minimum or maximum if `less` is less than `more`.
     fn update_extreme(
         &mut self,
         less: Operand,
@@ -108,7 +111,7 @@ impl<'a> Lowering<'a> {
         place: Place,
         index: Option<Place>,
     ) {
-        // Local memory has one port, so the contribution is copied to a value first.
+        // Local memory has only one port, so the contribution is first copied to a value.
         let taken = if let Operand::Local(_) = taken {
             Operand::Value(self.micros.copy(taken))
         } else {
@@ -130,9 +133,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns a value's operand. Computes it, and everything that it needs, unless that is done.
+    /// Returns the operand of a value. If the value was not computed yet, computes it and
+    /// everything that it needs.
     fn operand(&mut self, value: Value) -> Operand {
-        // An explicit stack replaces recursion, since programs may be deep.
+        // An explicit stack replaces recursion, because programs may be deep.
         let mut open = vec![value];
         while let Some(&next) = open.last() {
             let node = self.program.node(next);
@@ -157,7 +161,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns the values that must be computed before a node. If the node is fused with an
-    /// operand, these are the operands of that operand.
+    /// operand, the values include the operands of that operand instead of the operand itself.
     fn needs(&self, node: Node) -> Vec<Value> {
         let inner = |value: Value| self.program.node(value).operands();
         match node {
@@ -169,8 +173,9 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Reports whether a node computes its operand together with itself: a sum that is rounded to
-    /// another width, or a comparison that sets a mask directly.
+    /// Returns whether a node is computed together with its operand. This holds for a conversion of
+    /// a sum, which rounds the sum to the other width, and for a comparison that sets a mask
+    /// directly.
     fn fused(&self, node: Node) -> bool {
         let alone =
             |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();
@@ -236,8 +241,8 @@ impl<'a> Lowering<'a> {
             Unary::Sqrt => self.micros.sqrt(width, a),
             Unary::Rsqrt { bits } => self.micros.rsqrt(width, a, bits),
             Unary::Exp => self.micros.exp(width, a),
-            // A short word is a valid long word. Adding minus zero changes nothing but the width,
-            // not even the sign of a zero.
+            // A short word is also a valid long word. Adding minus zero changes only the width;
+            // even the sign of a zero stays.
             Unary::Convert if width == Width::Long => a,
             Unary::Convert => self.micros.add(width, a, number(-0.0)),
         }
@@ -271,7 +276,7 @@ impl<'a> Lowering<'a> {
         self.choose(Code::Pass, condition, condition, yes, no)
     }
 
-    /// Selects `yes` where an operation on two operands gives any bit, otherwise `no`.
+    /// Selects `yes` if the result of an operation on two operands has any bit set, otherwise `no`.
     fn choose(&mut self, code: Code, a: Operand, b: Operand, yes: Operand, no: Operand) -> Operand {
         let value = self.micros.copy(no);
         let mask = self.micros.mask(code, a, b);
@@ -279,8 +284,8 @@ impl<'a> Lowering<'a> {
         Operand::Value(value)
     }
 
-    /// Returns which values that do not depend on j are computed before the loop, because the loop
-    /// or a result needs them.
+    /// Returns for each value whether it is computed before the loop: it does not depend on j, and
+    /// the loop or a result needs it.
     pub(crate) fn to_precompute(program: &Program) -> Vec<bool> {
         let scopes = program.scopes();
         let once = |value: Value| scopes[value.index()] <= Scope::I;
@@ -308,7 +313,7 @@ fn comparison(op: Compare) -> Code {
     }
 }
 
-/// Returns the value that a result starts with.
+/// Returns the word with which a result starts.
 fn identity(reduction: Reduction) -> Word {
     match reduction {
         Reduction::Sum | Reduction::Or => Word::ZERO,

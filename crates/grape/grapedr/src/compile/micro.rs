@@ -1,14 +1,14 @@
 //! The form of a kernel between its program and the machine's instructions: operations of units on
-//! values that have no location yet.
+//! values that do not have locations yet.
 
 use crate::instruction::{Code, Place};
 use crate::word::Word;
 
-/// A vector of words that the scheduler assigns a location. It may be written more than once:
-/// completely at first, then under masks.
+/// A vector of words to which the scheduler assigns a location. It may be written more than once:
+/// first completely, then under masks.
 pub(crate) type Value = usize;
 
-/// A mask that the scheduler assigns a register.
+/// A mask to which the scheduler assigns a register.
 pub(crate) type Mask = usize;
 
 /// The source of an operand.
@@ -34,11 +34,12 @@ pub(crate) struct MicroOperation {
     pub(crate) code: Code,
     pub(crate) sources: Vec<Operand>,
     pub(crate) destination: Destination,
-    /// The mask that must be set for the result to be stored.
+    /// The mask that must be set so that the result is stored. With `None` the result is always
+    /// stored.
     pub(crate) condition: Option<Mask>,
 }
 
-/// Operations in a valid order.
+/// Operations in an order that respects their dependences.
 #[derive(Debug, Default)]
 pub(crate) struct MicroProgram {
     pub(crate) all: Vec<MicroOperation>,
@@ -62,8 +63,8 @@ impl MicroProgram {
         value
     }
 
-    /// Stores an operand to local memory. Local memory reads or writes once in an instruction, so
-    /// an operand that is there already is copied to a value first.
+    /// Stores an operand to local memory. An instruction can only read or write local memory once,
+    /// so an operand in local memory is first copied to a value.
     pub(crate) fn store(&mut self, place: Place, operand: Operand) {
         let operand = if let Operand::Local(_) = operand {
             Operand::Value(self.copy(operand))
@@ -73,7 +74,7 @@ impl MicroProgram {
         self.push(Code::Pass, vec![operand], Destination::Local(place), None);
     }
 
-    /// Adds an operation that sets a mask where its result has any bit set.
+    /// Adds an operation that sets a mask if any bit of its result is set.
     pub(crate) fn mask(&mut self, code: Code, a: Operand, b: Operand) -> Mask {
         let sources = if code == Code::Pass { vec![a] } else { self.separate_ports(a, b) };
         let mask = self.masks;
@@ -82,12 +83,12 @@ impl MicroProgram {
         mask
     }
 
-    /// Overwrites a destination with `operand` where a mask is set.
+    /// Overwrites a destination with `operand` if a mask is set.
     pub(crate) fn replace(&mut self, mask: Mask, destination: Destination, operand: Operand) {
         self.push(Code::Pass, vec![operand], destination, Some(mask));
     }
 
-    /// Overwrites a destination with an operation's result where a mask is set.
+    /// Overwrites a destination with the result of an operation if a mask is set.
     pub(crate) fn replace_by(
         &mut self,
         mask: Mask,
@@ -115,8 +116,8 @@ impl MicroProgram {
         self.values - 1
     }
 
-    /// Returns two operands that one instruction can read. If both come through one port, the first
-    /// is copied to a value.
+    /// Returns two operands that one instruction can read. If both need the same port, the first is
+    /// copied to a value.
     fn separate_ports(&mut self, a: Operand, b: Operand) -> Vec<Operand> {
         let one_port = matches!(
             (a, b),

@@ -12,13 +12,15 @@ use lower::{Lowering, computed};
 use sprat_formula::{Node, Program, Reduction};
 use thiserror::Error;
 
-/// Words of broadcast memory that the loop reads; the host fills the other half meanwhile.
+/// Number of words of broadcast memory that the loop reads. The host fills the other half in the
+/// meantime.
 pub const HALF: usize = BROADCAST_WORDS / 2;
 
 /// A kernel that is compiled for the machine, or assembled from a listing.
 ///
-/// [`compile`] makes one from a program and `Kernel::assemble` from text; [`crate::run`] executes
-/// it on a simulated machine. Its `Display` is the text that `Kernel::assemble` reads.
+/// [`compile`] makes a kernel from a program, and `Kernel::assemble` makes one from text.
+/// [`crate::run`] executes it on a simulated machine. Its `Display` prints the text that
+/// `Kernel::assemble` reads.
 #[derive(Debug)]
 pub struct Kernel {
     program: Program,
@@ -26,7 +28,7 @@ pub struct Kernel {
     listing: Listing,
 }
 
-/// The reason why a kernel does not fit the machine.
+/// Why a kernel does not fit into the machine.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum CompileError {
     /// The kernel needs too much local memory.
@@ -36,7 +38,7 @@ pub enum CompileError {
          {VECTOR} for each but constants; compute less in one kernel"
     )]
     Local,
-    /// The kernel has too many j variables.
+    /// The kernel has too many j variables: its j have this many words.
     #[error(
         "broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel \
          fewer j variables"
@@ -44,8 +46,8 @@ pub enum CompileError {
     Broadcast(usize),
 }
 
-/// Compiles a kernel. `f32` numbers become short words and `f64` numbers long ones; sums are
-/// accumulated in long words.
+/// Compiles a kernel. `f32` numbers become short words, and `f64` numbers become long words. Sums
+/// are accumulated in long words.
 ///
 /// # Errors
 /// [`CompileError`] says which memory is too small.
@@ -63,8 +65,8 @@ impl Kernel {
         Self { program, places, listing }
     }
 
-    /// Returns the program that was compiled. For an assembled listing it has the declared
-    /// variables, constants and results, but computes nothing.
+    /// Returns the program that was compiled. For an assembled listing, this program has the
+    /// declared variables, constants and results, but computes nothing.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
@@ -76,7 +78,8 @@ impl Kernel {
         &self.listing
     }
 
-    /// Returns the steps for each j. A step takes one cycle for each element of the vector.
+    /// Returns the number of steps for each j. A step takes one cycle for each element of the
+    /// vector.
     #[must_use]
     pub fn steps(&self) -> u64 {
         steps(&self.listing.body)
@@ -88,7 +91,7 @@ impl Kernel {
 }
 
 /// Assigns addresses to a program's inputs, precomputed values and results. Also returns the
-/// vectors of local memory that are left.
+/// vectors of local memory that are left for other values.
 fn place(program: &Program) -> Result<(Places, Vec<u16>), CompileError> {
     let mut next = 0;
     let mut take = |words: usize| {

@@ -35,12 +35,12 @@ pub(crate) struct Locations {
     auxiliary: bool,
     registers: Vec<u16>,
     local: Vec<u16>,
-    /// The number of vectors of local memory for values, free or not.
+    /// The number of vectors of local memory for values, used or free.
     room: usize,
 }
 
 impl Locations {
-    /// Creates the state with all locations free. `room` lists the vectors of local memory.
+    /// Creates the state in which all locations are free. `room` lists the vectors of local memory.
     pub(crate) fn new(values: usize, room: &[u16]) -> Self {
         let registers =
             (0..REGISTERS / VECTOR).rev().map(|at| u16::try_from(at * VECTOR).expect("a few"));
@@ -58,16 +58,16 @@ impl Locations {
         self.of[value]
     }
 
-    /// Reports whether at most `few` registers would be left if the values in local memory had
-    /// registers too.
+    /// Returns whether at most `few` registers would be free if the values in local memory were
+    /// moved to registers.
     pub(crate) fn scarce(&self, few: usize) -> bool {
         let spilled = self.room - self.local.len();
         self.registers.len() <= few + spilled
     }
 
-    /// Returns the locations where a value may be written, best first. `ending` lists locations
-    /// that become free in the same instruction. The auxiliary register is best for a value that is
-    /// read once.
+    /// Returns the locations to which a value may be written, best first. `ending` lists locations
+    /// that become free in the same instruction. `once` says that the value is read once: the
+    /// auxiliary register is then the best location.
     pub(crate) fn choices(&self, ending: Vec<Location>, once: bool) -> Vec<Location> {
         let auxiliary = (self.auxiliary || ending.contains(&Location::Auxiliary))
             .then_some(Location::Auxiliary);
@@ -85,7 +85,7 @@ impl Locations {
         choices
     }
 
-    /// Returns a free location outside local memory.
+    /// Returns a free location that is not in local memory.
     pub(crate) fn fast(&self) -> Option<Location> {
         self.registers
             .last()
@@ -98,8 +98,8 @@ impl Locations {
         self.local.last().map(|&at| Location::Local(at))
     }
 
-    /// Returns the value outside local memory that the fewest operations wait for, other than those
-    /// in `own`.
+    /// Returns the value that is best moved to local memory. It is not in local memory and not in
+    /// `own`, and fewer operations wait for it than for any other such value.
     pub(crate) fn evictable(
         &self,
         own: &[usize],

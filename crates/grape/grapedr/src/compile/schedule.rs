@@ -1,6 +1,6 @@
-//! Schedules operations as instructions: each takes as many operations as units and ports allow,
-//! those with the longest path to the end first. A value has a location from its first write to its
-//! last use.
+//! Schedules operations as instructions. Each instruction takes as many operations as units and
+//! ports allow. Operations with the longest path to the end come first. A value has a location from
+//! its first write to its last use.
 
 use super::CompileError;
 use super::micro::{Destination, MicroOperation, MicroProgram, Operand};
@@ -9,14 +9,14 @@ use crate::instruction::{Code, Condition, Instruction, MASKS, Operation, Place, 
 use crate::ports::Ports;
 use std::collections::HashMap;
 
-/// Registers that are reserved for operations that finish other values.
+/// Number of registers that are reserved for operations that end other values.
 const RESERVE: usize = 1;
 
-/// Schedules operations. `room` lists the vectors of local memory that values may use, by their
-/// first words.
+/// Schedules operations. `room` lists the vectors of local memory that values may use, by the
+/// addresses of their first words.
 ///
 /// # Errors
-/// [`CompileError::Local`] if the values need more of them.
+/// [`CompileError::Local`] if the values need more vectors than that.
 pub(crate) fn schedule(
     micros: &MicroProgram,
     room: &[u16],
@@ -43,17 +43,17 @@ pub(crate) fn schedule(
 
 struct Scheduler<'a> {
     micros: &'a [MicroOperation],
-    /// The operations that must be issued before each operation, and whether they may share its
-    /// instruction.
+    /// For each operation, the operations that must be issued before it, and whether each of them
+    /// may be in the same instruction.
     needs: Vec<Vec<(usize, bool)>>,
-    /// Steps from each operation to the end.
+    /// For each operation, the number of steps from it to the end.
     height: Vec<u64>,
-    /// The instruction that contains each operation, once it is issued.
+    /// For each operation, the instruction that contains it; `None` until it is issued.
     issued: Vec<Option<usize>>,
     now: usize,
     left: usize,
     locations: Locations,
-    /// The number of operations that have yet to read or write each value.
+    /// For each value, the number of operations that still have to read or write it.
     pending: Vec<usize>,
     masks: HashMap<usize, u8>,
     mask_pending: Vec<usize>,
@@ -106,13 +106,13 @@ impl<'a> Scheduler<'a> {
     fn fill(&mut self, pinned: Option<usize>) -> Vec<Operation> {
         let mut operations = Vec::new();
         let mut ports = Ports::default();
-        // An issued operation can make others ready for the same instruction, so the candidates are
-        // computed again.
+        // An issued operation can make other operations ready for the same instruction, so the
+        // candidates are computed again each time.
         loop {
             let mut candidates = self.candidates(pinned);
             candidates.retain(|&at| operations.is_empty() || !self.tight(at));
-            // If the first candidate lacks a location, make room for it instead of letting others
-            // take the remaining ones.
+            // If the first candidate lacks a location, make room for it. Otherwise other candidates
+            // would take the remaining locations.
             if operations.is_empty() && self.locations.scarce(RESERVE) {
                 candidates.truncate(1);
             }
@@ -126,8 +126,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Returns the operations that could be issued, best first. If registers are scarce, the
-    /// operations that come first in the program are preferred, so that their values end soon.
+    /// Returns the operations that could be issued, best first. If registers are scarce, operations
+    /// that come earlier in the program are preferred, so that their values end soon.
     fn candidates(&self, pinned: Option<usize>) -> Vec<usize> {
         let masked = |at: usize| {
             matches!(self.micros[at].destination, Destination::Mask(_)) && self.masks.len() == MASKS
@@ -140,8 +140,8 @@ impl<'a> Scheduler<'a> {
         candidates
     }
 
-    /// Reports whether an operation would start a value without ending another while registers are
-    /// scarce.
+    /// Returns whether registers are scarce and an operation would start a value without ending
+    /// another.
     fn tight(&self, at: usize) -> bool {
         let micro = &self.micros[at];
         let begins = match micro.destination {
@@ -194,8 +194,8 @@ impl<'a> Scheduler<'a> {
         };
         self.issued[at] = Some(self.now);
         self.left -= 1;
-        // Operands are read before results are written, so a value that ends here can give its
-        // location to the one that starts here.
+        // Operands are read before results are written. So a value that ends here can give its
+        // location to the value that starts here.
         let ended: Vec<usize> = values(micro).collect();
         ended.iter().for_each(|&value| self.pending[value] -= 1);
         for &value in &ended {
@@ -223,8 +223,8 @@ impl<'a> Scheduler<'a> {
         Some((operation, with))
     }
 
-    /// Returns the locations of values that this operation reads last, except for the value that it
-    /// writes.
+    /// Returns the locations of the values for which this operation is the last reader, except the
+    /// value that it writes.
     fn ending(&self, micro: &MicroOperation, written: usize) -> Vec<Location> {
         sources(micro)
             .filter(|&value| value != written && self.pending[value] == uses_in(micro, value))
@@ -243,8 +243,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Makes room for an operation that lacks only a location: moves one of its operands out of
-    /// local memory, or another value into it. Returns the operation and the move.
+    /// Makes room for an operation that lacks only a location. Moves one of its operands out of
+    /// local memory, or another value into local memory. Returns the operation and the move.
     fn make_room(&mut self) -> Result<(usize, Operation), CompileError> {
         let at = *self.candidates(None).first().expect("what comes first is ready");
         let micro = &self.micros[at];
@@ -276,7 +276,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Returns the values that an operation reads or writes, with repetitions.
+/// Returns the values that an operation reads or writes. A value may occur more than once.
 fn values(micro: &MicroOperation) -> impl Iterator<Item = usize> + '_ {
     let destination =
         if let Destination::Value(value) = micro.destination { Some(value) } else { None };
@@ -294,10 +294,10 @@ fn uses_in(micro: &MicroOperation, value: usize) -> usize {
     values(micro).filter(|&used| used == value).count()
 }
 
-/// Computes what must precede each operation: the last write of everything it reads, and the last
-/// write and all later reads of what it writes; such a read may be in the same instruction. An
-/// operation that sets a mask also waits for everything that the mask's users wait for, so that no
-/// mask is occupied for long.
+/// Computes for each operation the operations that must precede it. They are the last write of
+/// everything that the operation reads, and the last write and all later reads of what it writes.
+/// Such a read may be in the same instruction. An operation that sets a mask also waits for
+/// everything for which the mask's users wait, so that no mask is occupied for long.
 fn needs(micros: &MicroProgram) -> Vec<Vec<(usize, bool)>> {
     let mut places: HashMap<Resource, (Option<usize>, Vec<usize>)> = HashMap::new();
     let mut needs: Vec<Vec<(usize, bool)>> = Vec::with_capacity(micros.all.len());

@@ -5,7 +5,7 @@ use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
-/// The function's arguments, in the order of the System V calling convention.
+/// The registers of the function's arguments, in the order of the System V calling convention.
 pub(super) const ROWS: Register = Register::RDI;
 pub(super) const COUNT: Register = Register::RSI;
 pub(super) const TILE: Register = Register::RDX;
@@ -24,12 +24,13 @@ pub(super) enum Operand {
         base: Register,
         /// The byte offset.
         at: usize,
-        /// Whether this is one number that the instruction broadcasts to all lanes, not a vector.
+        /// Whether the memory contains one number that the instruction broadcasts to all lanes,
+        /// instead of a vector.
         spread: bool,
     },
 }
 
-/// Encodes instructions one after the other. The first error is kept until [`Assembler::finish`].
+/// Encodes instructions one after the other. [`Assembler::finish`] returns the first error.
 pub(super) struct Assembler {
     encoder: Encoder,
     target: Target,
@@ -39,7 +40,7 @@ pub(super) struct Assembler {
     error: Option<IcedError>,
 }
 
-/// Loops are aligned to this many bytes.
+/// Alignment of loops, in bytes.
 const ALIGN: usize = 64;
 
 impl Assembler {
@@ -61,7 +62,7 @@ impl Assembler {
         }
     }
 
-    /// Pads with no-ops up to where a loop may begin.
+    /// Pads the code with no-ops up to an address at which a loop may begin.
     pub(super) fn align(&mut self) {
         const NOP: u8 = 0x90;
         while !self.len.is_multiple_of(ALIGN) {
@@ -79,7 +80,7 @@ impl Assembler {
         let form = self.form(kind);
         let spread = matches!(from, Operand::Memory { spread: true, .. });
         let code = if spread { codes::SPREAD[form] } else { codes::LOAD[form] };
-        // The load instruction for one number has a plain memory operand; only arithmetic
+        // The load instruction for one number has a plain memory operand. Only arithmetic
         // instructions encode a broadcast in their operand.
         let memory = match from {
             Operand::Memory { base, at, .. } => {
@@ -110,7 +111,7 @@ impl Assembler {
         ));
     }
 
-    /// Encodes a fused multiply-add; [`codes::fused`] defines `second` and `third`.
+    /// Encodes a fused multiply-add. [`codes::fused`] defines the meaning of `second` and `third`.
     pub(super) fn fused(
         &mut self,
         negated: bool,
@@ -143,7 +144,7 @@ impl Assembler {
         };
         let to = self.register(kind, to);
         let immediate = match op {
-            // Round to nearest, and do not signal inexact results.
+            // Round to the nearest number, and do not signal inexact results.
             Op::Round => Some(8u32),
             Op::Shift(by) => Some(u32::from(by)),
             _ => None,
@@ -171,7 +172,7 @@ impl Assembler {
         });
     }
 
-    /// Encodes a comparison, whose result is a mask of the target's type.
+    /// Encodes a comparison. The result is a mask of the target's type.
     pub(super) fn compare(&mut self, predicate: u8, kind: Kind, to: u8, a: u8, b: Operand) {
         let code = codes::code(Op::Compare(predicate), self.form(kind));
         let to = if self.target == Target::Avx512 { mask(to) } else { self.register(kind, to) };
@@ -186,7 +187,7 @@ impl Assembler {
         });
     }
 
-    /// Encodes a selection: `yes` where the mask holds, otherwise `no`.
+    /// Encodes a selection: `yes` in the lanes that the mask selects, otherwise `no`.
     pub(super) fn blend(&mut self, kind: Kind, to: u8, by: u8, yes: Operand, no: u8) {
         let code = codes::code(Op::Blend, self.form(kind));
         let (to, no) = (self.register(kind, to), self.register(kind, no));
@@ -209,8 +210,8 @@ impl Assembler {
         }));
     }
 
-    /// Encodes the end of a loop that began at `start`: it advances to the next row while there is
-    /// one.
+    /// Encodes the end of a loop that began at `start`. The loop advances to the next row as long
+    /// as there is one.
     pub(super) fn next(&mut self, row: usize, start: usize) {
         let row = u32::try_from(row).expect("rows are short");
         self.instruction(Instruction::with2(
@@ -252,8 +253,8 @@ impl Assembler {
     }
 }
 
-/// Returns a mask register, counted from the second one: the first means "no mask" where an
-/// instruction takes a mask.
+/// Returns a mask register. Number 0 is the second register: an instruction that takes a mask reads
+/// the first register as "no mask".
 fn mask(number: u8) -> Register {
     Register::K1 + u32::from(number)
 }

@@ -4,11 +4,12 @@ use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::Code;
 
-/// The encodings of one operation. VEX: 32-bit numbers in 128 and in 256 bits, 64-bit numbers in
-/// 256 bits. EVEX: 32-bit numbers in 256 and in 512 bits, 64-bit numbers in 512 bits.
+/// The encodings of one operation. The first three are VEX: 32-bit numbers in 128 and in 256 bits,
+/// and 64-bit numbers in 256 bits. The others are EVEX: 32-bit numbers in 256 and in 512 bits, and
+/// 64-bit numbers in 512 bits.
 type Codes = [Code; 6];
 
-/// Returns the index into [`Codes`].
+/// Returns the index of an encoding in [`Codes`].
 pub(super) fn form(target: Target, wide: bool, kind: Kind) -> usize {
     let base = if target == Target::Avx512 { 3 } else { 0 };
     match kind {
@@ -18,7 +19,7 @@ pub(super) fn form(target: Target, wide: bool, kind: Kind) -> usize {
     }
 }
 
-/// Returns the encoding of an operation other than fused multiply-adds, which [`fused`] encodes.
+/// Returns the encoding of an operation. [`fused`] returns those of fused multiply-adds.
 pub(super) fn code(op: Op, form: usize) -> Code {
     match op {
         Op::MaskAnd => Code::VEX_Kandw_kr_kr_kr,
@@ -185,7 +186,7 @@ const SHIFT: Codes = [
     Code::INVALID,
 ];
 
-/// Converts to numbers of this type.
+/// Conversions to numbers of this type.
 const CONVERT: Codes = [
     Code::VEX_Vcvtpd2ps_xmm_ymmm256,
     Code::INVALID,
@@ -267,7 +268,7 @@ const FNMA: [Codes; 3] = [
     ],
 ];
 
-/// From memory, and between registers.
+/// Loads from memory, and copies between registers.
 pub(super) const LOAD: Codes = [
     Code::VEX_Vmovups_xmm_xmmm128,
     Code::VEX_Vmovups_ymm_ymmm256,
@@ -277,7 +278,7 @@ pub(super) const LOAD: Codes = [
     Code::EVEX_Vmovupd_zmm_k1z_zmmm512,
 ];
 
-/// To memory.
+/// Stores to memory.
 pub(super) const STORE: Codes = [
     Code::VEX_Vmovups_xmmm128_xmm,
     Code::VEX_Vmovups_ymmm256_ymm,
@@ -287,7 +288,7 @@ pub(super) const STORE: Codes = [
     Code::EVEX_Vmovupd_zmmm512_k1z_zmm,
 ];
 
-/// Broadcasts one number from memory to all lanes.
+/// Broadcasts of one number from memory to all lanes.
 pub(super) const SPREAD: Codes = [
     Code::VEX_Vbroadcastss_xmm_m32,
     Code::VEX_Vbroadcastss_ymm_m32,

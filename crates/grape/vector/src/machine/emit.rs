@@ -1,29 +1,30 @@
-//! Allocates registers while instructions are encoded, and keeps the other values in memory. When a
-//! register is needed and none is free, the value whose next use is furthest away is spilled.
+//! Allocates registers while instructions are encoded. Values without a register are kept in
+//! memory. When a register is needed and none is free, the value whose next use is furthest away is
+//! spilled.
 
 use super::assembler::{Assembler, Operand, POOL, ROWS, SPILLS, SUMS, TILE};
 use crate::ir::{Body, Home, Inst, Kind, Op, SPILL, Var};
 use crate::target::Target;
 use iced_x86::IcedError;
 
-/// The number of mask registers: the first of eight cannot be named where an instruction takes a
-/// mask.
+/// The number of mask registers that can be used. The first of the eight means "no mask" where an
+/// instruction takes a mask.
 const MASKS: usize = 7;
 
 /// Code, and figures about it.
 #[derive(Debug)]
 pub(crate) struct Emitted {
     pub(crate) code: Vec<u8>,
-    /// Vector registers that are used.
+    /// Number of vector registers that the code uses.
     pub(crate) registers: usize,
-    /// Spill slots of [`SPILL`] bytes that the code needs.
+    /// Number of spill slots, of [`SPILL`] bytes each, that the code needs.
     pub(crate) spills: usize,
-    /// Instructions of one loop iteration.
+    /// Number of instructions of one loop iteration.
     pub(crate) instructions: usize,
 }
 
-/// Returns the bytes of a constant of the loop: those of one number if instructions can broadcast
-/// it, otherwise those of a vector.
+/// Returns the bytes that a constant of the loop takes in memory: those of a number if instructions
+/// can broadcast it, otherwise those of a vector.
 pub(crate) fn pool_bytes(target: Target) -> usize {
     if target == Target::Avx2 { 32 } else { 8 }
 }
@@ -50,8 +51,8 @@ pub(crate) fn emit(
     Ok(Emitted { code: emitter.asm.finish()?, registers, spills: emitter.spills, instructions })
 }
 
-/// Reports whether all values that live through the loop have registers beside those that the body
-/// needs.
+/// Returns whether all values that live through the loop have registers, in addition to the
+/// registers that the body needs.
 pub(crate) fn fits(body: &Body, target: Target) -> bool {
     let emitter = Emitter::new(body, target, false);
     let lasting = emitter.loop_values();
@@ -69,12 +70,12 @@ struct Emitter<'b> {
     body: &'b Body,
     target: Target,
     asm: Assembler,
-    /// The instructions that still use each value, the latest first.
+    /// For each value, the instructions that still use it, the latest first.
     uses: Vec<Vec<u32>>,
     held: Vec<Option<u8>>,
-    /// Which values keep their registers through the loop.
+    /// For each value, whether it keeps its register through the loop.
     pinned: Vec<bool>,
-    /// The spill slots of values.
+    /// For each value, its spill slot; `None` if it was never spilled.
     slots: Vec<Option<usize>>,
     spills: usize,
     vectors: RegisterClass,
@@ -108,7 +109,8 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Returns the values that live through the loop, those that gain most from a register first.
+    /// Returns the values that live through the loop. The values that gain most from a register are
+    /// first.
     fn loop_values(&self) -> Vec<Var> {
         let mut all: Vec<(usize, Var)> = Vec::new();
         for (index, (&(_, home), uses)) in (0..).zip(self.body.vars.iter().zip(&self.uses)) {
@@ -124,8 +126,8 @@ impl<'b> Emitter<'b> {
         all.into_iter().map(|(_, var)| var).collect()
     }
 
-    /// Returns how many vector registers the body needs at once beside the values that live through
-    /// it.
+    /// Returns how many vector registers the body needs at the same time, without those of values
+    /// that live through the loop.
     fn pressure(&self) -> usize {
         let (mut live, mut most) = (0usize, 0);
         let mut counted = vec![false; self.body.vars.len()];
@@ -154,7 +156,7 @@ impl<'b> Emitter<'b> {
         most
     }
 
-    /// Assigns registers to values that keep them through the loop.
+    /// Assigns registers to values that then keep them through the loop.
     fn pin(&mut self, target: Target) {
         let all = target.registers();
         let budget = all.saturating_sub(self.pressure() + 1).max(all / 4);
@@ -166,14 +168,14 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Encodes what comes before the loop.
+    /// Encodes the code before the loop.
     fn begin(&mut self) {
         for (index, &(kind, home)) in (0..).zip(&self.body.vars) {
             let var = Var(index);
             match (home, self.held[var.index()]) {
                 (Home::Sum(at), held) => {
                     let start = self.home(self.body.sums[at].start).expect("a constant");
-                    // Without a register of its own, the accumulator lies in memory; a register
+                    // If the accumulator has no register of its own, it is in memory. A register
                     // that is still free carries its start value there.
                     let register =
                         held.or_else(|| self.vectors.free()).expect("more than are pinned");
@@ -191,7 +193,7 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Encodes what comes after the loop.
+    /// Encodes the code after the loop.
     fn end(&mut self) {
         for sum in &self.body.sums {
             let (kind, _) = self.body.vars[sum.var.index()];
@@ -199,7 +201,8 @@ impl<'b> Emitter<'b> {
             let register = match self.pinned_register(sum.var) {
                 Some(register) => register,
                 None if sum.scale.is_none() => continue,
-                // The accumulator is in memory: load it into a register that is no longer needed.
+                // The accumulator is in memory. It is loaded into a register that is no longer
+                // needed.
                 None => {
                     let spare = self.spare_register();
                     self.asm.load(kind, spare, place);
@@ -273,7 +276,7 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Returns which operand the instruction takes from memory.
+    /// Returns which operand the instruction reads directly from memory; `None` if it reads none.
     fn fold(&self, inst: &Inst) -> Option<usize> {
         let may: &[usize] = match inst.op {
             Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor | Op::Compare(_) => &[1, 0],
@@ -300,7 +303,7 @@ impl<'b> Emitter<'b> {
         })
     }
 
-    /// Encodes an instruction whose operands are all where it can take them.
+    /// Encodes an instruction. All its operands must be where the instruction can read them.
     fn encode(&mut self, inst: &Inst, to: u8, sources: &[Operand]) {
         let register = |operand: Operand| match operand {
             Operand::Register(register) => register,
@@ -317,7 +320,7 @@ impl<'b> Emitter<'b> {
                 self.asm.one(inst.op, inst.kind, to, a);
             }
             (Op::Compare(predicate), &[a, b]) if first_in_memory => {
-                // The operands are exchanged, so less becomes greater.
+                // The operands are exchanged, so "less" becomes "greater".
                 let exchanged = match predicate {
                     17 => 30,
                     18 => 29,
@@ -337,7 +340,7 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Encodes `c + a * b` in the form that overwrites an operand that is no longer needed.
+    /// Encodes `c + a * b` in a form that overwrites an operand that is no longer needed.
     fn fused(&mut self, inst: &Inst, sources: &[Operand], dying: &[Var]) {
         let (negated, kind) = (inst.op == Op::Fnma, inst.kind);
         let [a, b, c] = [sources[0], sources[1], sources[2]];
@@ -386,8 +389,8 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Records that a result took the register of an operand that is used for the last time. Other
-    /// such operands free theirs.
+    /// Records that a result took the register of an operand that is used for the last time. Frees
+    /// the registers of the other operands that are used for the last time.
     fn transfer_register(&mut self, to: Var, from: Var, dying: &[Var]) {
         if to != from {
             let register = self.held[from.index()].take().expect("it was held");
@@ -398,7 +401,7 @@ impl<'b> Emitter<'b> {
         dying.iter().filter(|&&var| var != from && var != to).for_each(|&var| self.release(var));
     }
 
-    /// Reports whether a value is no longer needed and has a register that it can free.
+    /// Returns whether a value is no longer needed and has a register that it can free.
     fn is_dead(&self, var: Var) -> bool {
         !self.pinned[var.index()]
             && self.held[var.index()].is_some()
@@ -419,8 +422,8 @@ impl<'b> Emitter<'b> {
         self.asm.load(self.body.vars[var.index()].0, register, memory);
     }
 
-    /// Returns a register for a value: a free one, or the one whose value has the furthest next use
-    /// and is spilled.
+    /// Returns a register for a value: a free one if there is one. Otherwise spills the value whose
+    /// next use is furthest away, and returns its register.
     fn allocate(&mut self, var: Var, needed: &[Var]) -> u8 {
         let class = if self.is_mask(var) { &self.masks } else { &self.vectors };
         let register = class.free().unwrap_or_else(|| {
@@ -456,7 +459,7 @@ impl<'b> Emitter<'b> {
         self.body.vars[var.index()].0 == Kind::Mask
     }
 
-    /// Returns where a value lies in memory, if it does.
+    /// Returns where a value is in memory; `None` if it is not in memory.
     fn memory(&self, var: Var) -> Option<Operand> {
         let slot = self.slots[var.index()];
         self.home(var).or_else(|| {
@@ -470,7 +473,7 @@ impl<'b> Emitter<'b> {
             Home::None => return None,
             Home::Tile(at) => (TILE, at, false),
             Home::Row(at) => (ROWS, at, true),
-            // Where arithmetic instructions cannot broadcast an operand, constants are stored as
+            // If arithmetic instructions cannot broadcast an operand, constants are stored as
             // vectors.
             Home::Pool(at) => (POOL, at * pool_bytes(self.target), avx512),
             Home::Sum(at) => (SUMS, self.body.sums[at].at, false),

@@ -78,7 +78,7 @@ pub fn compile(program: &Program, target: Target) -> Compiled {
         .expect("the target is here")
 }
 
-/// Runs a kernel on numbers, which are rounded where its variables have 32 bits.
+/// Runs a kernel on numbers. Numbers of 32-bit variables are rounded.
 pub fn run(
     program: &Program,
     target: Target,

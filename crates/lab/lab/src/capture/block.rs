@@ -5,10 +5,10 @@
 //! option: code 2 | length 2 | value, filled up to 4; code 0 ends the list
 //! ```
 
-/// Bytes of a packet's block besides packet and comment.
+/// Bytes of a packet's block without the packet and the comment.
 pub(super) const PACKET_OVERHEAD: usize = 32;
 
-/// Room reserved for a packet's comment, in bytes.
+/// Bytes reserved for a packet's comment.
 pub(super) const MAX_COMMENT: usize = 96;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -30,7 +30,7 @@ pub(super) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// Writes an interface's block; interfaces are numbered in their order.
+/// Writes an interface's block. Interfaces are numbered in the order in which they are written.
 pub(super) fn interface(to: &mut Vec<u8>, name: &str, snap: u32) {
     block(to, INTERFACE, |to| {
         to.extend(ETHERNET.to_le_bytes());
@@ -42,7 +42,7 @@ pub(super) fn interface(to: &mut Vec<u8>, name: &str, snap: u32) {
     });
 }
 
-/// Writes the counters of an interface: packets seen, and those of them that the capture lacks.
+/// Writes the counters of an interface: packets seen, and how many of these the capture lacks.
 pub(super) fn statistics(to: &mut Vec<u8>, interface: u32, at: u64, seen: u64, dropped: u64) {
     block(to, STATISTICS, |to| {
         to.extend(interface.to_le_bytes());
@@ -82,12 +82,12 @@ pub(super) fn packet<'a>(
     });
 }
 
-/// Returns an upper bound of the length, in bytes, of a block with this many captured bytes.
+/// Returns an upper bound on the length, in bytes, of a block with this many captured bytes.
 pub(super) fn packet_room(captured: usize) -> usize {
     PACKET_OVERHEAD + captured + 3 + 8 + MAX_COMMENT + 3
 }
 
-/// Returns the length of the first block.
+/// Returns the length of the first block, in bytes.
 pub(super) fn length(blocks: &[u8]) -> usize {
     let length =
         blocks.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
@@ -117,7 +117,7 @@ fn fill(to: &mut Vec<u8>, length: usize) {
     to.extend_from_slice(&[0; 3][..length.next_multiple_of(4) - length]);
 }
 
-/// The upper half comes first in either byte order.
+/// Encodes a time stamp: the upper half comes first, whatever the byte order.
 fn stamp(at: u64) -> [u8; 8] {
     at.rotate_left(32).to_le_bytes()
 }

@@ -1,13 +1,13 @@
 //! Captures packets in pcapng files, with time stamps in nanoseconds.
 //!
-//! A worker gives each packet to its [`Recorder`], which copies it into a block of memory that was
-//! made at the start; a separate thread writes full blocks to files. A worker never waits for that:
-//! packets that find no memory are counted, and the counts are in the statistics at the end of each
-//! file.
+//! A worker gives each packet to its [`Recorder`], which copies the packet into memory that was
+//! allocated at the start. A separate thread writes full slabs of this memory to files. A worker
+//! never waits for that thread: packets that find no memory are counted as dropped. The counts are
+//! in the statistics at the end of each file.
 //!
-//! A super-packet is written whole, as it passed, with a comment that says which frames it would be
-//! on a wire: cutting it up would have to guess what the network card does. Each worker fills
-//! blocks of its own, so packets are in order for each interface, but not across interfaces;
+//! A super-packet is written whole, as it passed, with a comment on the frames that it would be on
+//! a wire. To cut it up, the capture would have to guess what the network card does. Each worker
+//! fills slabs of its own, so packets are in order for each interface, but not across interfaces.
 //! `reordercap` sorts them by time.
 
 mod block;

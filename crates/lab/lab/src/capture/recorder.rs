@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// Age in nanoseconds at which a block is written even if it is not full.
+/// Age in nanoseconds at which a slab is written even if it is not full.
 pub const FLUSH_NANOS: u64 = 200_000_000;
 
 /// A packet to record.
@@ -15,16 +15,16 @@ pub const FLUSH_NANOS: u64 = 200_000_000;
 pub struct CapturedPacket {
     /// Index of the interface.
     pub interface: usize,
-    /// Time of arrival, in nanoseconds since 1970.
+    /// Time at which the packet arrived, in nanoseconds since 1970.
     pub at: u64,
-    /// The packet's length, from the Ethernet header.
+    /// The packet's length in bytes, from the Ethernet header on.
     pub length: u32,
-    /// For a super-packet, how many frames it would be on a wire, and the bytes of payload in each
-    /// but the last.
+    /// For a super-packet: how many frames it would be on a wire, and the bytes of payload in each
+    /// frame except the last.
     pub segments: Option<(u32, u16)>,
 }
 
-/// Records packets without ever blocking. Each worker has its own.
+/// Records packets without ever blocking. Each worker has a recorder of its own.
 #[derive(Debug)]
 pub struct Recorder {
     pub(super) number: usize,
@@ -33,13 +33,13 @@ pub struct Recorder {
     pub(super) empty: Receiver<Vec<u8>>,
     pub(super) filling: Option<Vec<u8>>,
     pub(super) comment: String,
-    /// Time stamp of the first packet in the current block.
+    /// Time stamp of the first packet in the current slab.
     pub(super) since: u64,
 }
 
 impl Recorder {
-    /// Records a packet, whose bytes come in parts. Returns `false` if there was no memory for it.
-    /// Allocates nothing.
+    /// Records a packet, whose bytes are passed in parts. Returns `false` if there was no memory
+    /// for the packet, which then counts as dropped. Allocates nothing.
     ///
     /// # Panics
     /// There is no such interface, or the parts are shorter than the packet.
@@ -68,8 +68,8 @@ impl Recorder {
         true
     }
 
-    /// Hands the current block over if its first packet is [`FLUSH_NANOS`] old. Call it when few
-    /// packets pass.
+    /// Passes the current slab to the writer if its first packet is at least [`FLUSH_NANOS`] old.
+    /// Call it when no packets pass.
     pub fn flush(&mut self, now: u64) {
         if now.saturating_sub(self.since) >= FLUSH_NANOS {
             self.hand_over();
@@ -90,8 +90,8 @@ impl Recorder {
     fn hand_over(&mut self) {
         match self.filling.take() {
             Some(slab) if !slab.is_empty() => {
-                // The channel has room for every block that exists, so this fails only if the
-                // writer is gone, and the writer reports that itself.
+                // The channel has room for every slab that exists. So this fails only if the writer
+                // has ended, and the writer reports that itself.
                 let _ = self.full.try_send(Slab { from: self.number, bytes: slab });
             }
             unused => self.filling = unused,

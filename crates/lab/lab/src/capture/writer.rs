@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Default of the bytes kept of a packet: all.
+/// Default of the bytes that a capture keeps of a packet: all of them.
 pub const DEFAULT_SNAP: u32 = 262_144;
 
-/// The largest snap length: bytes that a capture keeps of a packet.
+/// The largest snap length, which is the number of bytes that a capture keeps of a packet.
 pub const MAX_SNAP: u32 = 262_144;
 
 /// Limit on the interfaces of a capture.
@@ -27,33 +27,34 @@ pub const MAX_FILES: usize = 10_000;
 /// The smallest size limit of a ring's files, in bytes.
 pub const MIN_FILE_BYTES: u64 = 1 << 20;
 
-/// Default of the memory between packets and files, in bytes: half a second at 1 Gb/s.
+/// Default size of the memory between packets and files, in bytes: half a second at 1 Gb/s.
 pub const DEFAULT_MEMORY: u64 = 64 << 20;
 
-/// Limit on the memory of a capture, in bytes. A larger value is reduced to it.
+/// Limit on the memory of a capture, in bytes. A larger value is reduced to this.
 const MAX_MEMORY: u64 = 8 << 30;
 
-/// Length of a block of that memory, in bytes. Each recorder has at least two.
+/// Length of a slab of that memory, in bytes. Each recorder has at least two slabs.
 const SLAB_BYTES: usize = 1 << 20;
 
 /// What to capture, and where to write it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CaptureSettings {
-    /// The file's path. With a ring, each file's name gets a number before its extension.
+    /// The file's path. With a ring, the name of each file gets a number before its extension.
     pub path: PathBuf,
     /// Names of the interfaces; at most [`MAX_CAPTURE_INTERFACES`].
     pub interfaces: Vec<String>,
-    /// Bytes kept of a packet; at most [`MAX_SNAP`].
+    /// Bytes that are kept of each packet; 1 to [`MAX_SNAP`].
     pub snap: u32,
-    /// Memory between packets and files, in bytes, divided among the recorders.
+    /// Memory between packets and files, in bytes, divided among the recorders. Each recorder has
+    /// at least two MiB.
     pub memory: u64,
-    /// A ring of files instead of one file: the size of a file in bytes (at least
-    /// [`MIN_FILE_BYTES`]), and how many are kept (1 to [`MAX_FILES`]).
+    /// With a ring: the limit on the size of a file in bytes (at least [`MIN_FILE_BYTES`]), and the
+    /// number of files that are kept (1 to [`MAX_FILES`]). With `None`, one file without a limit.
     pub ring: Option<(u64, usize)>,
 }
 
 impl CaptureSettings {
-    /// Settings for one file with everything.
+    /// Returns settings for one file with all bytes of all packets.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, interfaces: Vec<String>) -> Self {
         Self {
@@ -68,7 +69,7 @@ impl CaptureSettings {
     /// Checks the limits.
     ///
     /// # Errors
-    /// The first value outside its limits.
+    /// A value is outside its limits. The error names the first such value.
     pub fn check(&self) -> Result<(), CaptureError> {
         let most = MAX_CAPTURE_INTERFACES as u64;
         let mut limits = vec![
@@ -88,23 +89,23 @@ impl CaptureSettings {
     }
 }
 
-/// Why a capture cannot start, or ended.
+/// Why a capture cannot start, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// A setting is outside its limits.
     #[error("capture: {what} of {value}; use {least} to {most}")]
     Limit {
-        /// The setting.
+        /// The name of the setting.
         what: &'static str,
-        /// Its value.
+        /// The value of the setting.
         value: u64,
-        /// The least that is allowed.
+        /// The smallest value that is allowed.
         least: u64,
-        /// The most that is allowed.
+        /// The largest value that is allowed.
         most: u64,
     },
-    /// A file cannot be made or written. Existing files are not overwritten: remove the file, or
-    /// choose another name.
+    /// A file cannot be made or written. The capture does not overwrite existing files: remove the
+    /// file, or choose another name.
     #[error("capture to {}: {error}", path.display())]
     File {
         /// The file.
@@ -112,7 +113,7 @@ pub enum CaptureError {
         /// The system's error.
         error: io::Error,
     },
-    /// No thread could be started.
+    /// The system could not start a thread.
     #[error("capture: cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -120,27 +121,28 @@ pub enum CaptureError {
 /// The result of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureSummary {
-    /// Counts by interface.
+    /// The counts of each interface, in order.
     pub interfaces: Vec<Totals>,
     /// The files that exist now, oldest first.
     pub files: Vec<PathBuf>,
-    /// Bytes written, including files that the ring has removed.
+    /// Bytes written, including those in files that the ring has removed.
     pub bytes: u64,
-    /// The error that ended the capture early; packets since then count as dropped.
+    /// The error that ended the capture early. Packets after it count as dropped.
     pub error: Option<CaptureError>,
 }
 
-/// Packets of an interface. A super-packet counts once.
+/// Counts of the packets of an interface. A super-packet counts once.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
-    /// Packets that passed.
+    /// Packets that were given to the recorders.
     pub seen: u64,
-    /// Packets of these that are in no file, because memory or disk space was short.
+    /// Those of the `seen` packets that were not written, because memory was short or a write
+    /// failed. Some packets of the write that failed may nevertheless be in the file.
     pub dropped: u64,
 }
 
-/// A running capture: the thread that writes the files. It ends when all its recorders have been
-/// dropped.
+/// A running capture: the thread that writes the files. The thread ends when all recorders of the
+/// capture have been dropped.
 #[derive(Debug)]
 pub struct Capture {
     shared: Arc<Shared>,
@@ -160,7 +162,7 @@ pub(super) struct Counts {
     pub(super) dropped: AtomicU64,
 }
 
-/// Complete pcapng blocks, and the recorder whose memory they are in.
+/// Complete pcapng blocks, and the number of the recorder that owns their memory.
 #[derive(Debug)]
 pub(super) struct Slab {
     pub(super) from: usize,
@@ -181,7 +183,8 @@ impl Capture {
     /// Makes the first file and `recorders` recorders, and starts the writer.
     ///
     /// # Errors
-    /// A setting is outside its limits; the file exists already or cannot be made.
+    /// A setting is outside its limits, the file exists already or cannot be made, or no thread can
+    /// be started.
     pub fn start(
         settings: CaptureSettings,
         recorders: usize,
@@ -196,7 +199,7 @@ impl Capture {
         for number in 0..recorders {
             let (empty, emptied) = sync_channel(slabs);
             for _ in 0..slabs {
-                // Written once, so that no packet waits for a page fault.
+                // Memory is written once, so that no packet waits for a page fault.
                 let mut slab = vec![1; SLAB_BYTES];
                 slab.clear();
                 empty.try_send(slab).expect("there is a place for each");
@@ -228,13 +231,13 @@ impl Capture {
         Ok((Self { shared, thread: thread.map_err(CaptureError::Thread)? }, made))
     }
 
-    /// Returns the packets so far, by interface.
+    /// Returns the counts so far, by interface.
     #[must_use]
     pub fn totals(&self) -> Vec<Totals> {
         self.shared.totals()
     }
 
-    /// Waits until all recorders are gone and everything is written.
+    /// Waits until all recorders have been dropped and everything is written.
     ///
     /// # Panics
     /// The writer panicked.
@@ -244,7 +247,7 @@ impl Capture {
     }
 }
 
-/// Writes blocks until all recorders are gone.
+/// Writes blocks until all recorders have been dropped.
 fn write(
     mut files: Files,
     filled: &Receiver<Slab>,
@@ -277,8 +280,8 @@ struct Files {
 }
 
 impl Files {
-    /// Writes blocks. After an error, `blocks` has all blocks of the write that failed, of which
-    /// some may be in the file, and those after it.
+    /// Writes blocks, and removes those that are written from `blocks`. After an error, `blocks`
+    /// still has all blocks of the write that failed, some of which may be in the file.
     fn write(&mut self, blocks: &mut &[u8]) -> Result<(), CaptureError> {
         while !blocks.is_empty() {
             if self.current.is_none() {
@@ -303,8 +306,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns how many bytes the current file may still take; a file always takes at least one
-    /// block.
+    /// Returns how many bytes the current file may still take.
     fn room(&self) -> u64 {
         let written = self.current.as_ref().map_or(0, |(_, written)| *written);
         self.settings.ring.map_or(u64::MAX, |(limit, _)| limit.saturating_sub(written))
@@ -335,7 +337,7 @@ impl Files {
         self.put(&head)
     }
 
-    /// Ends the current file with the counts so far.
+    /// Writes the counts so far into the current file, and closes it.
     fn close(&mut self) -> Result<(), CaptureError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let now = u64::try_from(now).unwrap_or(u64::MAX);

@@ -12,11 +12,11 @@
 //!
 //! [[port]]
 //! open = "tap:b0@right"
-//! line = { rate = "2Gb/s", queue = "harmonize" }      # what the line to this port does besides
+//! line = { rate = "2Gb/s", queue = "harmonize" }      # more for the line to this port
 //! ```
 //!
-//! With more than two ports and no switch, `pairs` says which are joined: `pairs = [["a0", "b0"],
-//! ["c0", "d0"]]`.
+//! A box with more than two ports is a switch, unless `pairs` says which ports are joined:
+//! `pairs = [["a0", "b0"], ["c0", "d0"]]`.
 
 mod pairs;
 mod ports;
@@ -38,14 +38,15 @@ pub use words::{LineWords, Word, WordError, set, tolerance};
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
-    /// `cross` or `switch`.
+    /// `cross` or `switch`. Default: `cross` for two ports or if there are pairs, otherwise
+    /// `switch`.
     pub forward: Option<Word>,
-    /// The pairs of joined ports, by name. Two ports are a pair by default.
+    /// The pairs of joined ports, by name. If there are only two ports, they are a pair by default.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// Time after its last frame at which a switch forgets an address.
+    /// Time after which a switch forgets an address that has sent no frame. Default: 300 s.
     pub ageing: Option<Word>,
-    /// Packet memory of each worker, in bytes.
+    /// Packet memory of each worker, in bytes, up to 16 GiB. Default: as much as its lines need.
     pub memory: Option<Word>,
     /// Settings of every line.
     #[serde(default)]
@@ -59,9 +60,9 @@ pub struct BoxWords {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortWords {
-    /// What kind of port it is: see [`PortSpec`].
+    /// The kind of port and its interface or device: see [`PortSpec`].
     pub open: String,
-    /// More settings of the line to it.
+    /// Settings of the line to the port, in addition to those of every line.
     #[serde(default)]
     pub line: LineWords,
 }
@@ -69,23 +70,23 @@ pub struct PortWords {
 /// A valid configuration of a box.
 #[derive(Clone, Debug)]
 pub struct BoxConfig {
-    /// The box's name, which salts its seed; by default the list of its ports.
+    /// The box's name, which salts its seed. Default: the list of its ports.
     pub name: String,
     /// The ports, each with the settings of the line that leads to it. Without a switch, ports 0
     /// and 1 are a pair, and so on.
     pub ports: Vec<(PortSpec, LineSettings)>,
     /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory of each worker, in bytes; `None`: as much as its lines need.
+    /// Packet memory of each worker, in bytes. With `None`, as much as its lines need.
     pub memory: Option<u64>,
-    /// The lateness that is tolerated.
+    /// How much lateness is tolerated before the report says that the box did not keep up.
     pub tolerance: Tolerance,
 }
 
 /// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is not TOML, or has unknown keys.
+    /// The text is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
     /// A setting has an invalid value.
@@ -99,7 +100,7 @@ pub enum ConfigError {
     /// A port is invalid.
     #[error(transparent)]
     Port(#[from] PortSpecError),
-    /// So many ports cannot be joined in this way.
+    /// This many ports cannot be joined in this way.
     #[error(
         "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or \
          several such pairs, or is a switch: of 2 to {MAX_PORTS} ports"
@@ -125,7 +126,7 @@ impl BoxWords {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// The first fault.
+    /// The first fault that is found.
     pub fn check(&self) -> Result<BoxConfig, ConfigError> {
         let at = |place: &str| {
             let place = place.to_owned();
@@ -194,7 +195,7 @@ impl BoxWords {
 }
 
 impl BoxConfig {
-    /// Opens interfaces even if they are in use.
+    /// Makes [`start`](Self::start) open interfaces even if they are in use.
     pub fn force(&mut self) {
         for (spec, _) in &mut self.ports {
             spec.force();

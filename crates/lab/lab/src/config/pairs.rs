@@ -1,6 +1,6 @@
 //! The pairs of ports in a box without a switch.
 
-/// Why pairs are invalid: every port must be in exactly one.
+/// Why pairs are invalid. Every port must be in exactly one pair.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PairError {
     /// There are more than two ports, and no pairs are given.
@@ -23,10 +23,11 @@ pub enum PairError {
     Alone(String),
 }
 
-/// Returns the indices of the ports in an order in which each two neighbours are a pair.
+/// Returns the indices of the ports, ordered so that the first two are a pair, the next two are a
+/// pair, and so on.
 ///
 /// # Errors
-/// A port is in no pair, or in several.
+/// A port is in no pair or in several, or a name is unknown.
 pub(crate) fn in_pairs(pairs: &[[String; 2]], ports: &[&str]) -> Result<Vec<usize>, PairError> {
     let mut order = Vec::new();
     for name in pairs.iter().flatten() {

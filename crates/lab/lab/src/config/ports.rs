@@ -1,4 +1,4 @@
-//! Ports as text.
+//! Parses ports from text.
 
 use crate::port::{
     DpdkSpec, MTU, PacketSpec, Port, PortError, TapSpec, XdpSpec, open_dpdk, open_packet, open_tap,
@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Limit on the length of an interface's name, in bytes. A longer name is invalid.
 const NAME_BYTES: usize = 15;
 
-/// Limit on the length of a DPDK device's name with its arguments, in bytes. A longer one is
+/// Limit on the length of a DPDK device's name with its arguments, in bytes. A longer text is
 /// invalid.
 const DEVICE_BYTES: usize = 1_024;
 
@@ -27,7 +27,7 @@ pub enum PortSpec {
     Dpdk(DpdkSpec),
 }
 
-/// Why a text is not a port.
+/// Why a text does not describe a port: the text, and the reason.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "port {0:?}: {1}; want tap:NAME[@NAMESPACE][,mtu=BYTES], packet:NAME[@NAMESPACE], \
@@ -84,7 +84,7 @@ impl FromStr for PortSpec {
 
 const MTU_IS: &str = "an MTU is 68 to 65521 bytes";
 
-/// Parses the MTU among the options; there are no others.
+/// Parses the MTU, which is the only option.
 fn mtu<'a>(options: impl Iterator<Item = &'a str>) -> Result<Option<u32>, &'static str> {
     let mut mtu = None;
     for option in options {
@@ -95,7 +95,7 @@ fn mtu<'a>(options: impl Iterator<Item = &'a str>) -> Result<Option<u32>, &'stat
 }
 
 impl PortSpec {
-    /// Returns the name of its interface or device.
+    /// Returns the name of the port's interface or device.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -106,7 +106,7 @@ impl PortSpec {
         }
     }
 
-    /// Returns its network namespace, if one was given.
+    /// Returns the port's network namespace, if one was given.
     #[must_use]
     pub fn netns(&self) -> Option<&str> {
         match self {
@@ -117,13 +117,13 @@ impl PortSpec {
         }
     }
 
-    /// Returns whether it is a device past the kernel.
+    /// Returns whether the port is a device that bypasses the kernel.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Xdp(_) | Self::Dpdk(_))
     }
 
-    /// Opens the interface even if it is in use.
+    /// Makes [`open`](Self::open) open the interface even if it is in use.
     pub fn force(&mut self) {
         match self {
             Self::Tap(_) => {}
@@ -147,7 +147,7 @@ impl PortSpec {
     /// Opens the port.
     ///
     /// # Errors
-    /// [`PortError`] if there is no such interface, namespace or device, it is in use, or the
+    /// [`PortError`] if there is no such interface, namespace or device, if it is in use, or if the
     /// kernel or DPDK refuses a step.
     pub fn open(&self) -> Result<Port, PortError> {
         match self {

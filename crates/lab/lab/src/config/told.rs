@@ -77,8 +77,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Uses few digits if they parse to exactly the same probability: in steps of 2^-64, 0.1% is a
-/// little less than that.
+/// Uses few digits if they parse to exactly the same probability. Probabilities are in steps of
+/// 2^-64, so 0.1% is stored as a little less than 0.1 %.
 fn share(share: Probability) -> String {
     let part = share.share();
     let short = format!("{:.10}", part * 100.0);

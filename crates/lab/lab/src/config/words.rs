@@ -11,7 +11,7 @@ use sprat_units::{UnitError, duration, size};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A value as text; TOML accepts a number too.
+/// A value as text. In TOML it may also be a number.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "TextOrNumber")]
 pub struct Word(pub String);
@@ -40,7 +40,8 @@ impl From<&str> for Word {
     }
 }
 
-/// Settings of a line that are given; the others keep their values. [`set`] says what each may be.
+/// The settings of a line that were given; a line keeps its values for all others. [`set`] checks
+/// the values.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is the setting of that name")]
@@ -137,7 +138,7 @@ const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, 
 /// Changes one setting.
 ///
 /// # Errors
-/// There is no such setting, or the value is invalid.
+/// [`WordError`] if there is no such setting, or the value is invalid.
 pub fn set(settings: &mut LineSettings, key: &str, value: &str) -> Result<(), WordError> {
     let unclear = |want| WordError { key: key.to_owned(), value: value.to_owned(), want };
     let error = |want: &'static str| unclear(want.into());
@@ -200,7 +201,8 @@ pub fn set(settings: &mut LineSettings, key: &str, value: &str) -> Result<(), Wo
     Ok(())
 }
 
-/// Returns what is allowed: for an ambiguous value both of its readings, otherwise `usual`.
+/// Describes the values that are allowed: for an ambiguous value both of its readings, otherwise
+/// `usual`.
 fn readings(why: Option<UnitError>, usual: &'static str) -> Cow<'static, str> {
     match why {
         Some(UnitError::Ambiguous { text, one, other }) => {
@@ -210,12 +212,13 @@ fn readings(why: Option<UnitError>, usual: &'static str) -> Cow<'static, str> {
     }
 }
 
-/// Parses a share as a probability.
+/// Parses a share, such as `5%`, as a probability.
 pub(super) fn probability(text: &str) -> Result<Probability, UnitError> {
     sprat_units::share(text).map(|share| Probability::new(share).expect("a share is from 0 to 1"))
 }
 
-/// Parses a tolerance: `5%`, or `5%:10ms`.
+/// Parses a tolerance: the share of segments that may be late, as in `5%`, or the share and the
+/// time from which a segment is late, as in `5%:10ms`.
 ///
 /// # Errors
 /// The share or the time is invalid.
@@ -226,7 +229,7 @@ pub fn tolerance(text: &str) -> Result<Tolerance, UnitError> {
     Ok(Tolerance { share: probability(part)?, late })
 }
 
-/// Parses `loss`. The error is that of a unit, if one is at fault.
+/// Parses `loss`. If a unit is at fault, the error says which; otherwise the error is `None`.
 fn loss(text: &str) -> Result<Loss, Option<UnitError>> {
     if text == "none" {
         return Ok(Loss::None);

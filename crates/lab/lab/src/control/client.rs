@@ -10,8 +10,8 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long an answer, or the end of a box that was stopped, may take: the box may have captures to
-/// write.
+/// Limit on the time that an answer may take. The end of a stopped box has the same limit: the box
+/// may have captures to write.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a box, made by [`ControlDir::connect`](super::ControlDir::connect). Each call
@@ -53,11 +53,11 @@ impl Client {
         self.request(&Request::Settings {})
     }
 
-    /// Changes the settings that `line` names, of the line to `port` or with `None` of every line.
-    /// After an error nothing has changed.
+    /// Changes the settings that `line` contains: of the line to `port`, or of every line with
+    /// `None`. If the box rejects the request, nothing has changed.
     ///
     /// # Errors
-    /// As for [`request`](Self::request): the box rejects an unknown port or an invalid setting.
+    /// As for [`request`](Self::request). The box rejects an unknown port or an invalid setting.
     pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<SetReply, ControlError> {
         self.request(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
     }
@@ -73,8 +73,8 @@ impl Client {
     /// Adds a rule at index `at` (from 0), or at the end.
     ///
     /// # Errors
-    /// As for [`request`](Self::request). The box rejects an invalid rule, with libpcap's message
-    /// if its expression is at fault.
+    /// As for [`request`](Self::request). The box rejects an invalid rule. If the expression is at
+    /// fault, the error contains libpcap's message.
     pub fn add_rule(
         &mut self,
         rule: RuleWords,
@@ -83,26 +83,26 @@ impl Client {
         self.request(&Request::AddRule { rule, at })
     }
 
-    /// Removes the rule at this index, from 0.
+    /// Removes the rule at this index, counted from 0.
     ///
     /// # Errors
-    /// As for [`request`](Self::request): the box rejects an index that no rule has.
+    /// As for [`request`](Self::request). The box rejects an index that no rule has.
     pub fn remove_rule(&mut self, number: usize) -> Result<RuleList, ControlError> {
         self.request(&Request::RemoveRule { number })
     }
 
-    /// Replaces all rules. Rules that the box has already keep their counters.
+    /// Replaces all rules. Rules that the box already has keep their counters.
     ///
     /// # Errors
-    /// As for [`request`](Self::request): the box rejects the list if one of its rules is invalid.
+    /// As for [`request`](Self::request). The box rejects the list if one of the rules is invalid.
     pub fn replace_rules(&mut self, rules: Vec<RuleWords>) -> Result<RuleList, ControlError> {
         self.request(&Request::ReplaceRules { rules })
     }
 
-    /// Stops the box and the process that runs it, and waits until it has ended.
+    /// Stops the box and the process that runs it, and waits until the process has ended.
     ///
     /// # Errors
-    /// As for [`request`](Self::request), or if the box does not end within half a minute.
+    /// As for [`request`](Self::request), or the process does not end within 30 seconds.
     pub fn stop(mut self) -> Result<(), ControlError> {
         self.request::<serde_json::Value>(&Request::Stop {})?;
         match io::copy(&mut self.stream, &mut io::sink()) {
@@ -115,8 +115,9 @@ impl Client {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] if the box rejects the request; [`ControlError::Answer`] if its
-    /// answer cannot be parsed; another variant if the connection fails or the box has ended.
+    /// - [`ControlError::Refused`] if the box rejects the request.
+    /// - [`ControlError::Answer`] if the box's answer cannot be parsed.
+    /// - [`ControlError::Lost`] if the connection fails or the box has ended.
     pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.stream.get_mut().write_all(&request.line()).map_err(|error| self.lost(error))?;
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! A client's connection to a box, without blocking: bytes in, requests out, answers back.
+//! A client's connection to a box, without blocking: it receives requests and sends answers.
 
 use super::words::{MAX_REQUEST_BYTES, encode_answer};
 use rustix::event::PollFlags;
@@ -7,18 +7,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Bytes read at once.
+/// Limit on the bytes of one read.
 const READ_BYTES: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
-    /// Bytes received of one or several requests.
+    /// Bytes received: the part of a request that has arrived, or several requests.
     received: Vec<u8>,
-    /// The answer, of which `written` bytes have been sent.
+    /// The answer that is being sent. `written` of its bytes have been sent. Empty if there is
+    /// none.
     reply: Vec<u8>,
     written: usize,
-    /// Nothing more is read, because the request is invalid.
+    /// The connection reads nothing more, because a request was too long. It ends after the answer.
     closing: bool,
     /// When bytes last moved in either direction.
     active_at: Instant,
@@ -38,13 +39,13 @@ impl Connection {
         })
     }
 
-    /// Returns the events to poll for. Nothing is read while an answer waits to be sent.
+    /// Returns the events to poll for: nothing is read while an answer is being sent.
     pub(super) fn poll_events(&self) -> PollFlags {
         if self.reply_sent() { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// Reads or writes what the socket allows. After an error, or at the end of the stream, drop
-    /// the connection.
+    /// Reads or writes what the socket allows. If it returns an error, which it also does at the
+    /// end of the stream, drop the connection.
     pub(super) fn transfer(&mut self, events: PollFlags) -> io::Result<()> {
         if !self.reply_sent() {
             return self.write();
@@ -75,19 +76,19 @@ impl Connection {
         Some(std::mem::replace(&mut self.received, rest))
     }
 
-    /// Starts sending an answer.
+    /// Starts to send an answer.
     pub(super) fn answer(&mut self, line: Vec<u8>) -> io::Result<()> {
         (self.reply, self.written) = (line, 0);
         self.write()
     }
 
-    /// Returns when bytes last moved.
+    /// Returns when bytes last moved in either direction.
     pub(super) fn active_at(&self) -> Instant {
         self.active_at
     }
 
-    /// Returns whether the client has begun a request, or has not read its answer, and no byte has
-    /// moved for `longest`.
+    /// Returns whether the client has stalled: a request is incomplete or an answer is not sent,
+    /// and no byte has moved for longer than `longest`.
     pub(super) fn is_stalled(&self, longest: Duration) -> bool {
         (!self.received.is_empty() || !self.reply_sent()) && self.active_at.elapsed() > longest
     }

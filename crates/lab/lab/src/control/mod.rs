@@ -9,8 +9,8 @@
 //! {"version":1,"error":"no port \"c0\"; the ports are a0, b0"}
 //! ```
 //!
-//! The [`Server`] is one thread that handles one request after the other, by commands to the box's
-//! workers, which never wait for it. A [`Client`] sends requests.
+//! The [`Server`] is one thread that handles one request after the other. It sends commands to the
+//! box's workers, which never wait for it. A [`Client`] sends requests.
 
 mod client;
 mod connection;

@@ -1,7 +1,8 @@
 //! The directory in which running boxes have their control sockets.
 //!
-//! A box of a lab is called `LAB.BOX`, and a box by itself `BOX`. A socket outlives a process that
-//! was killed; then no process listens on it, and the next box of that name replaces it.
+//! A box of a lab is called `LAB.BOX`, and a box by itself `BOX`. The socket of a process that was
+//! killed stays in the directory. No process listens on it, so the next box of that name replaces
+//! it.
 
 use super::{Client, ControlError};
 use crate::hosts::{StateDir, is_name};
@@ -13,10 +14,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Limit on the entries of a directory that are examined. Further ones are ignored.
+/// Limit on the entries of a directory that are examined. Further entries are ignored.
 pub const MAX_BOXES: usize = 4_096;
 
-/// The directory's name, beside the state files of labs, which all have a dot in their names.
+/// The name of the directory. It is next to the state files of labs, all of which have a dot in
+/// their names.
 const FOLDER: &str = "control";
 
 /// The directory of the control sockets, which lists the running boxes and connects to them.
@@ -33,7 +35,7 @@ pub struct RunningBox {
 }
 
 impl ControlDir {
-    /// Returns the directory that belongs to these states of labs.
+    /// Returns the directory of the control sockets that belongs to `states`.
     #[must_use]
     pub fn of(states: &StateDir) -> Self {
         Self(states.path().join(FOLDER))
@@ -45,7 +47,8 @@ impl ControlDir {
         &self.0
     }
 
-    /// Lists the running boxes by name; at most [`MAX_BOXES`].
+    /// Lists the running boxes, sorted by name. Examines at most [`MAX_BOXES`] entries of the
+    /// directory.
     ///
     /// # Errors
     /// The directory cannot be read, or other users can access it.
@@ -69,10 +72,11 @@ impl ControlDir {
     }
 
     /// Connects to the box of this name. For a box of a lab, the part after the lab's name is
-    /// enough if only one box has that part. With `None`, connects to the only running box.
+    /// enough if only one running box has that part. With `None`, connects to the only running box.
     ///
     /// # Errors
-    /// There is no such box, there are several, or the box does not answer.
+    /// The name is invalid, no box has it, several boxes match, the box does not answer, or the
+    /// directory cannot be read or other users can access it.
     pub fn connect(&self, name: Option<&str>) -> Result<Client, ControlError> {
         let names = || {
             Ok::<_, ControlError>(
@@ -117,7 +121,7 @@ impl ControlDir {
         }
     }
 
-    /// Listens under a name, which no other box can then use.
+    /// Listens under a name. No other box can use that name until the result is dropped.
     pub(super) fn listen(&self, name: &str) -> Result<Listening, ControlError> {
         if !is_box_name(name) {
             return Err(ControlError::Name(name.to_owned()));
@@ -130,8 +134,8 @@ impl ControlDir {
             made => made.map_err(making())?,
         }
         let folder = self.open()?.ok_or_else(|| making()(io::ErrorKind::NotFound.into()))?;
-        // The lock is held from looking at the socket until listening on it, so that of two
-        // processes that want one name only one gets it.
+        // The lock covers both the test whether a process listens and the making of the socket. So
+        // if two processes want the same name, only one gets it.
         flock(&folder, FlockOperation::LockExclusive).map_err(|error| making()(error.into()))?;
         let path = socket_path(&folder, name);
         match UnixStream::connect(&path) {
@@ -141,7 +145,7 @@ impl ControlDir {
                     process: process(&stream),
                 });
             }
-            // Its queue of connections is full, so a process is listening.
+            // The queue of connections is full, so a process is listening.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(ControlError::Taken { name: name.to_owned(), process: None });
             }
@@ -183,7 +187,7 @@ impl ControlDir {
     }
 }
 
-/// A socket on which a box listens until this is dropped.
+/// A socket on which a box listens. Dropping it removes the socket's file.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) listener: UnixListener,
@@ -195,16 +199,16 @@ pub(super) struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         let path = socket_path(&self.folder, &self.name);
-        // Removes only its own socket: somebody may have removed that, and another box may have the
-        // name now.
+        // Removes the file only if it is still the one that this box made: the file may have been
+        // removed, and another box may use the name now.
         if fs::symlink_metadata(&path).is_ok_and(|file| Some(file.ino()) == self.inode) {
             let _ = fs::remove_file(&path); // a stale one is replaced later
         }
     }
 }
 
-/// Returns the path of a socket below the open directory: it fits into a socket address however
-/// long the directory's own path is.
+/// Returns the path of a socket below the open directory. The path is short enough for a socket
+/// address, however long the directory's own path is.
 fn socket_path(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}.sock", folder.as_raw_fd()))
 }
@@ -217,7 +221,7 @@ fn is_box_name(name: &str) -> bool {
     }
 }
 
-/// Returns the process at the other end.
+/// Returns the process at the other end of the connection, if the kernel knows it.
 fn process(stream: &UnixStream) -> Option<u32> {
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     u32::try_from(peer.pid.as_raw_nonzero().get()).ok()

@@ -1,4 +1,4 @@
-//! How a box handles requests.
+//! Handles the requests that a box receives.
 
 use super::words::{
     BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, SetReply, encode_answer,
@@ -11,13 +11,13 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Handles the requests for a box.
+/// Handles the requests that a box receives, one after the other.
 #[derive(Debug)]
 pub(super) struct RequestHandler {
     name: String,
     handle: EngineHandle,
     stop: Arc<AtomicBool>,
-    /// Loaded for the first rule.
+    /// libpcap's compiler, loaded when the first rule is added.
     compiler: Option<Compiler>,
 }
 
@@ -46,9 +46,9 @@ impl RequestHandler {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// Returns the answer to a request, as a line. `None` if the workers of the box have ended,
-    /// which this thread outlives by a moment: the caller then closes the connection, so that the
-    /// client sees that the box is gone.
+    /// Returns the answer to a request, as a line. Returns `None` if the workers of the box have
+    /// ended; this thread runs a little longer than they do. The caller then closes the connection,
+    /// so that the client sees that the box is gone.
     pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let outcome = match Request::parse(line) {
             Err(error) => return Some(refuse(&error.to_string())),

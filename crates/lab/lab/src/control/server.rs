@@ -1,8 +1,8 @@
 //! The thread that serves a box's control socket.
 //!
-//! It handles one request after the other and never waits for a client: a client that does not read
-//! its answer gets no other; one that stalls within a request is dropped; and if there are too
-//! many, the one that was silent for longest is dropped.
+//! The thread handles one request after the other and never waits for a client. A client that does
+//! not read its answer gets no further answer. A client that stalls within a request or an answer
+//! is dropped. If there are too many clients, the one that was silent for longest is dropped.
 
 use super::ControlError;
 use super::connection::Connection;
@@ -16,19 +16,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Limit on the clients of a box at a time. If one more connects, the one that was silent for
-/// longest is dropped.
+/// Limit on the clients of a box at the same time. If one more connects, the client that was silent
+/// for longest is dropped.
 pub const MAX_CONNECTIONS: usize = 8;
 
-/// Time limit for a client to complete a request, and to read an answer.
+/// Limit on the time without progress within a request, or while an answer is sent. A client that
+/// exceeds it is dropped.
 pub const STALL: Duration = Duration::from_secs(10);
 
 /// Interval at which the server looks for stalled clients.
 const STALL_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The control socket of a box, served by a thread. Dropping it closes the socket and ends the
-/// thread. The caller polls [`stop_requested`](Self::stop_requested), since the server cannot stop
-/// the box itself.
+/// thread. The server cannot stop the box itself, so the caller must poll
+/// [`stop_requested`](Self::stop_requested).
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -41,8 +42,8 @@ impl Server {
     /// Opens the socket of the box that `handle` refers to, and starts serving it.
     ///
     /// # Errors
-    /// The name is not valid, a running box has it, or the system cannot make the socket, an
-    /// eventfd or a thread.
+    /// The name is invalid, or a running box has it. Other users can access the directory. The
+    /// system cannot make the directory, the socket, an eventfd or a thread.
     pub fn start(dir: &ControlDir, name: &str, handle: EngineHandle) -> Result<Self, ControlError> {
         let listening = dir.listen(name)?;
         let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
@@ -65,7 +66,7 @@ impl Server {
         &self.name
     }
 
-    /// Returns whether a client asked for the box to stop. The process that runs the box polls
+    /// Returns whether a client has asked for the box to stop. The process that runs the box polls
     /// this.
     #[must_use]
     pub fn stop_requested(&self) -> bool {
@@ -104,8 +105,8 @@ fn serve(listening: &Listening, done: &OwnedFd, mut handler: RequestHandler) {
             !one.is_stalled(STALL) && handle(one, events, &mut handler).is_ok()
         });
         if !events[1].is_empty() && accept(listening, &mut connections).is_err() {
-            // Descriptors or memory are exhausted: trying again at once would only burn the
-            // processor.
+            // Descriptors or memory are exhausted: to try again at once would only waste processor
+            // time.
             let _ = poll(
                 &mut [PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN)],
                 Some(&STALL_CHECK),
@@ -115,7 +116,7 @@ fn serve(listening: &Listening, done: &OwnedFd, mut handler: RequestHandler) {
 }
 
 /// Reads and writes what the socket allows, and answers the requests that have arrived, in order.
-/// An error ends the connection.
+/// The caller drops the connection after an error.
 fn handle(
     one: &mut Connection,
     events: PollFlags,

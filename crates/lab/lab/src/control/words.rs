@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 /// Version of the protocol. A box and a client of different versions refuse each other.
 pub const VERSION: u64 = 1;
 
-/// Limit on the length of a request with the end of its line, in bytes: the longest list of lost
-/// segments fits. A client that sends more without a line end is disconnected.
+/// Limit on the length of a request, including the end of its line, in bytes. The longest list of
+/// lost segments fits. A client that sends more bytes without a line end is disconnected.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
-/// Limit on the length of an answer with the end of its line, in bytes. A report of as many ports
-/// and flows as there can be takes two thirds of it.
+/// Limit on the length of an answer, including the end of its line, in bytes. The report of a box
+/// with the most ports and flows takes two thirds of this.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A request to a box.
@@ -23,14 +23,14 @@ pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 pub enum Request {
     /// Returns the counters, as a [`Report`](crate::engine::Report).
     Report {},
-    /// Returns how the box is built and the settings of its lines, as a [`BoxState`].
+    /// Returns how the box is built, and the settings of its lines, as a [`BoxState`].
     Settings {},
     /// Changes the settings of lines. The answer is a [`SetReply`].
     Set {
-        /// Only the line to this port; `None`: every line.
+        /// The port whose line is changed. With `None`, every line is changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<String>,
-        /// The settings to change. All others stay.
+        /// The settings to change. All other settings stay.
         line: Box<LineWords>,
     },
     /// Returns the rules of the box's filter, as a [`RuleList`].
@@ -39,7 +39,7 @@ pub enum Request {
     AddRule {
         /// The rule.
         rule: RuleWords,
-        /// The index at which it is inserted, from 0; `None`: at the end.
+        /// The index, from 0, at which the rule is inserted. With `None`, the rule goes to the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<usize>,
     },
@@ -48,14 +48,14 @@ pub enum Request {
         /// The rule's index, from 0.
         number: usize,
     },
-    /// Replaces all rules. Rules that are in the old list too keep their counters. The answer is a
+    /// Replaces all rules. Rules that are also in the old list keep their counters. The answer is a
     /// [`RuleList`].
     ReplaceRules {
         /// The rules, in order.
         rules: Vec<RuleWords>,
     },
-    /// Stops the box and the process that runs it. The answer comes first; the connection ends with
-    /// the box.
+    /// Stops the box and the process that runs it. The box answers first, and closes the connection
+    /// when it ends.
     Stop {},
 }
 
@@ -64,13 +64,13 @@ pub enum Request {
 pub struct BoxState {
     /// The box's name.
     pub name: String,
-    /// The process that runs it.
+    /// The number of the process that runs the box.
     pub process: u32,
-    /// How its ports are joined: `cross` or `switch`.
+    /// How the ports are joined: `cross` or `switch`.
     pub forward: String,
-    /// Packet memory of all its workers, in bytes.
+    /// Packet memory of all workers of the box, in bytes.
     pub memory: u64,
-    /// Its ports, in order.
+    /// The ports of the box, in order.
     pub ports: Vec<PortState>,
 }
 
@@ -79,7 +79,7 @@ pub struct BoxState {
 pub struct PortState {
     /// The port's name.
     pub port: String,
-    /// All settings of the line to it.
+    /// All settings of the line to the port.
     pub line: LineWords,
 }
 
@@ -88,7 +88,7 @@ pub struct PortState {
 pub struct SetReply {
     /// The lines that were changed, with their new settings.
     pub lines: Vec<PortState>,
-    /// Unwanted effects that the change may have.
+    /// Unwanted effects that the change may have, such as too little packet memory.
     pub warnings: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub struct SetReply {
 pub struct RuleList {
     /// The current rules, in order.
     pub rules: Vec<RuleState>,
-    /// Rules that were removed, with their counters.
+    /// Rules that the request removed, with their counters.
     pub removed: Vec<RuleState>,
 }
 
@@ -106,7 +106,7 @@ pub struct RuleList {
 pub struct RuleState {
     /// The rule.
     pub rule: RuleWords,
-    /// The packets to which the rule applied.
+    /// Counters of the packets that matched the rule.
     pub seen: Counters,
 }
 
@@ -116,22 +116,22 @@ pub enum RequestError {
     /// The line is not a JSON object.
     #[error("a request is one JSON object on a line: {0}")]
     Json(serde_json::Error),
-    /// The version is missing, or another one.
+    /// The version is missing, or differs from [`VERSION`].
     #[error(
         "the request has version {0}, this box has version {VERSION}: use the same sprat for both"
     )]
     Version(Value),
-    /// There is no such request, or it has other fields.
+    /// There is no such request, or its fields are wrong.
     #[error("{0}")]
     Words(serde_json::Error),
 }
 
 impl Request {
-    /// Parses a line, with or without its end.
+    /// Parses a line, with or without the line end.
     ///
     /// # Errors
-    /// [`RequestError`] if the line is not a JSON object, has another version or none, or is not a
-    /// known request with its fields.
+    /// [`RequestError`] if the line is not a JSON object, its version is missing or differs, the
+    /// request is unknown, or a field is unknown, missing or invalid.
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut words: Map<String, Value> =
             serde_json::from_slice(line).map_err(RequestError::Json)?;
@@ -142,7 +142,7 @@ impl Request {
         serde_json::from_value(Value::Object(words)).map_err(RequestError::Words)
     }
 
-    /// Encodes the request as a line, with its end.
+    /// Encodes the request as a line, including the line end.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
         let mut words = serde_json::to_value(self).expect("words and numbers have a form in JSON");
@@ -151,7 +151,7 @@ impl Request {
     }
 }
 
-/// Encodes an answer as a line.
+/// Encodes an answer as a line, including the line end.
 pub(super) fn encode_answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> {
     let words = match outcome {
         Ok(answer) => serde_json::to_value(answer)
@@ -161,8 +161,8 @@ pub(super) fn encode_answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> 
     encode_line(&words.expect("a reply has a form in JSON"))
 }
 
-/// Decodes an answer: the result, or why the request was refused. `None` if it is not an answer of
-/// this version.
+/// Decodes an answer: the result, or the reason why the request was refused. Returns `None` if the
+/// line is not an answer of this version.
 pub(super) fn parse_answer<T: DeserializeOwned>(line: &[u8]) -> Option<Result<T, String>> {
     let mut words: Map<String, Value> = serde_json::from_slice(line).ok()?;
     if words.get("version")? != VERSION {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
-/// Commands that may wait for a worker's next loop iteration; a sender of more blocks.
+/// Limit on the commands that wait for a worker's next loop iteration. A thread that sends one more
+/// waits.
 const WAITING: usize = 64;
 
 /// Time limit for a reply. A loop iteration takes about a millisecond, but the machine may be busy.
@@ -61,8 +62,8 @@ impl Remote {
         let _ = self.send(Command::Stop(None)); // it may have ended already
     }
 
-    /// Stops the worker and returns its last counters. `None` if it had ended before, or does not
-    /// reply within [`PATIENCE`].
+    /// Stops the worker and returns its last counters. `None` if the worker has ended already, or
+    /// does not reply within [`PATIENCE`].
     pub(super) fn last_report(&self) -> Option<WorkerReport> {
         let (sender, answer) = channel();
         self.send(Command::Stop(Some(sender)))?;
@@ -71,13 +72,13 @@ impl Remote {
 
     fn send(&self, command: Command) -> Option<()> {
         self.commands.send(command).ok()?;
-        // A write fails only if the counter is full, and that wakes the worker as well.
+        // A write fails only if the counter is full. A full counter also wakes the worker.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
         Some(())
     }
 }
 
-/// The worker's end.
+/// The worker's end: receives commands.
 #[derive(Debug)]
 pub(super) struct Inbox {
     commands: Receiver<Command>,
@@ -85,7 +86,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the next command; `Stop` when all senders are gone.
+    /// Returns the next command, or `None` if no command waits. Returns `Stop` when all senders are
+    /// gone.
     pub(super) fn next(&self) -> Option<Command> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -94,7 +96,8 @@ impl Inbox {
         }
     }
 
-    /// The eventfd, readable if a command was sent since [`clear_event`](Self::clear_event).
+    /// Returns the eventfd, which is readable if a command was sent since the last
+    /// [`clear_event`](Self::clear_event).
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

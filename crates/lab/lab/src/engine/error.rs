@@ -19,7 +19,7 @@ pub enum EngineError {
     /// There is no such port.
     #[error("no port {0:?}; the ports are {1}")]
     NoSuchPort(String, String),
-    /// The machine does not have that much free memory.
+    /// The machine does not have enough free memory.
     #[error(
         "packet memory of {needed} MB is needed, {available} MB are available: give less with \
          --memory, or set less rate, delay or buffer"
@@ -30,13 +30,13 @@ pub enum EngineError {
         /// Megabytes that are free or can be reclaimed.
         available: u64,
     },
-    /// The system refused something.
+    /// The system refused a call.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
-    /// More rules than a filter may have.
+    /// The filter would have this many rules, more than the limit.
     #[error("{0} rules; {MAX_RULES} are the limit of a box")]
     Rules(usize),
-    /// A worker has ended.
+    /// A worker has ended, or did not reply within 10 seconds.
     #[error("the box has stopped: a worker ended")]
     Stopped,
 }

@@ -8,14 +8,15 @@ pub const MAX_PORTS: usize = 16;
 /// How a box forwards packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Forwarding {
-    /// Pairs of ports: ports 0 and 1 are joined, ports 2 and 3, and so on.
+    /// Pairs of ports: ports 0 and 1 are joined, ports 2 and 3 are joined, and so on.
     Cross,
     /// A learning switch that forgets an address after this time.
     Switch(Duration),
 }
 
 impl Forwarding {
-    /// Returns whether this many ports can be joined in this way.
+    /// Returns whether a box can have this many ports: 2 to [`MAX_PORTS`], and an even number for
+    /// pairs.
     #[must_use]
     pub fn joins(self, ports: usize) -> bool {
         (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))
@@ -29,7 +30,8 @@ pub(super) struct WorkerPorts {
 }
 
 /// Returns the ports of each worker of a box; `devices` says which ports are devices past the
-/// kernel. The line to a port belongs to the worker that reads the other port of the pair.
+/// kernel. In a box of pairs, the line to a port belongs to the worker that reads the other port of
+/// the pair.
 pub(super) fn worker_ports(forwarding: Forwarding, devices: &[bool]) -> Vec<WorkerPorts> {
     let all: Vec<_> = (0..devices.len()).collect();
     let both = |ports: &[usize]| WorkerPorts {

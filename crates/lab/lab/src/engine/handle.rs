@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Watches and changes a running box from other threads; clones refer to the same box. It does not
-/// keep the box running: once the box has stopped, every call returns [`EngineError::Stopped`].
+/// Watches and changes a running box from other threads. Clones refer to the same box. A handle
+/// does not keep the box running: once the box has stopped, every call that needs a worker returns
+/// [`EngineError::Stopped`].
 ///
 /// No call takes a lock that a worker takes: workers receive commands and reply between two
 /// iterations of their loops.
@@ -33,7 +34,7 @@ struct Shared {
     /// The settings of the line to each port. Locked while commands are sent to workers, so that
     /// changes reach the workers in the order in which they are stored here.
     lines: Mutex<Vec<LineSettings>>,
-    /// The filter's rules, without the counters, which the workers have. Locked like `lines`.
+    /// The filter's rules, without the counters, which the workers have. Locked as `lines` is.
     rules: Mutex<Rules>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct WorkerHandle {
 pub struct Changed {
     /// The ports whose lines were changed, with the new settings.
     pub lines: Vec<(String, LineSettings)>,
-    /// Workers whose packet memory no longer holds all that their lines can.
+    /// Workers whose packet memory is now smaller than what their lines can hold.
     pub shortages: Vec<MemoryShortage>,
 }
 
@@ -118,11 +119,11 @@ impl EngineHandle {
         self.lines().clone()
     }
 
-    /// Applies `change` to the settings of the line to `port`, or of every line with `None`. If
-    /// `change` fails for one line, no line is changed.
+    /// Applies `change` to the settings of the line to `port`, or of every line if `port` is
+    /// `None`. If `change` fails for one line, no line is changed.
     ///
     /// # Errors
-    /// There is no such port, the box has stopped, or the error of `change`.
+    /// There is no such port, the box has stopped, or `change` returned an error.
     pub fn change<E: From<EngineError>>(
         &self,
         port: Option<&str>,
@@ -154,7 +155,7 @@ impl EngineHandle {
     /// Returns the counters of the whole box. Waits for one loop iteration of each worker.
     ///
     /// # Errors
-    /// The box has stopped.
+    /// The box has stopped, or a worker does not reply within 10 seconds.
     pub fn report(&self) -> Result<Report, EngineError> {
         self.collect_reports(Remote::report)
     }

@@ -6,8 +6,8 @@ use crate::frame::Packet;
 use crate::time::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What inspects the packets of one worker. The capture records them as they arrived, before the
-/// filter changes them.
+/// What inspects the packets of one worker: a capture and a filter. The capture records packets as
+/// they arrived, before the filter changes them.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// The filter.
@@ -61,14 +61,14 @@ impl Inspector {
         edited.unwrap_or(Verdict { dropped: true, mirrors: 0 })
     }
 
-    /// Called when no packet passed: lets the recorder hand over what it has held for long.
+    /// Called when no packet passed: the recorder hands its block over if the block is old enough.
     pub(super) fn idle(&mut self, now: Time) {
         if let Some(recorder) = &mut self.inspection.recorder {
             recorder.flush(self.epoch.saturating_add(now.0));
         }
     }
 
-    /// Installs `rules`, and leaves the old ones in their place.
+    /// Swaps the inspector's rules with `rules`; rules that are in both lists keep their counters.
     pub(super) fn change_rules(&mut self, rules: &mut Rules) {
         rules.take_over(&self.inspection.rules);
         std::mem::swap(&mut self.inspection.rules, rules);

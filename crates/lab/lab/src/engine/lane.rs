@@ -21,45 +21,47 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long before a departure a worker stops sleeping, by default: about the time that the kernel
+/// Default time before a departure at which a worker stops sleeping: about the time that the kernel
 /// needs to wake a thread in a virtual machine.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Upper limit of a sleep. If a worker is stopped while it sleeps, only the time beyond this limit
-/// is seen as missed.
+/// Limit on one sleep. If a worker is stopped while it sleeps, only the time beyond this limit
+/// counts as missed.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// The kernel lets a sleep in poll end later by a thousandth of its length, whatever the timer
-/// slack (`select_estimate_accuracy`). So a worker wakes early by twice that, and then sleeps for
-/// the rest, which is short and so exact.
+/// Divisor for the part of a sleep by which a worker wakes early. The kernel lets a sleep in `poll`
+/// end late by a thousandth of its length, whatever the timer slack (`select_estimate_accuracy`).
+/// So a worker wakes early by two thousandths. Its second sleep, for the rest of the time, is
+/// short, and so ends almost on time.
 const SLACK: u32 = 500;
 
-/// Limits on the packets and on the bytes read from a port in one iteration: 100 us of work. The
-/// packet that reaches the limit on bytes is the last.
+/// Limits on the packets and on the bytes that are read from a port in one loop iteration: about
+/// 100 us of work. The packet that reaches the limit on bytes is the last one read.
 const READ_BURST: usize = 32;
 const READ_BYTES: u64 = 256 << 10;
 
 /// Limit on the packets written to a port before the next port is served.
 const WRITE_BURST: usize = 64;
 
-/// How long a worker with a device past the kernel polls after the last packet before it sleeps:
-/// about what waking it costs.
+/// A worker with a device that bypasses the kernel polls for this long after its last packet, then
+/// sleeps. Waking the worker takes about as long.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Limit on the descriptors that a worker polls: its inbox, its ports, and those of devices.
+/// Limit on the descriptors that a worker polls: its inbox, its ports, and the descriptors of
+/// devices.
 const MAX_FDS: usize = 1 + MAX_PORTS + MAX_SOURCES;
 
-/// The number of packets that may have waited in a port while the worker did not run: the length of
-/// the kernel's queue.
+/// The number of packets that are assumed to have waited in a port while the worker did not run:
+/// the length of the kernel's queue.
 const BACKLOG: u32 = 10_000;
 
 /// A port that the worker reads.
 pub(super) struct Input {
     port: Arc<Port>,
     report: InputReport,
-    /// When the port was last empty: packets read since then arrived later.
+    /// When the port was last empty: all packets read since then arrived after this time.
     empty_at: Time,
-    /// How long packets may have waited unread, and for how many more packets that holds.
+    /// How long packets may have waited unread. Applies to the next `backlog` packets.
     missed: Duration,
     backlog: u32,
 }
@@ -70,7 +72,7 @@ impl Input {
         Self { port, report, empty_at: Time::ZERO, missed: Duration::ZERO, backlog: 0 }
     }
 
-    /// Notes that the worker did not read the port for `missed`.
+    /// Notes that the worker did not read the port for a time of `missed`.
     fn mark_missed(&mut self, missed: Duration) {
         self.missed = if self.backlog > 0 { self.missed.max(missed) } else { missed };
         self.backlog = BACKLOG;
@@ -81,9 +83,10 @@ impl Input {
         (self.empty_at, self.backlog) = (now, 0);
     }
 
-    /// Sets when a packet that was read at `now` arrived, and how long it may have waited.
+    /// Sets the time at which a packet that was read at `now` arrived, and how long it may have
+    /// waited.
     fn set_arrival(&mut self, packet: &mut Packet, now: Time) {
-        // The port's time stamp may be wrong if the system clock was set meanwhile.
+        // The port's time stamp is wrong if the system clock was set between arrival and reading.
         packet.arrived = packet.arrived.clamp(self.empty_at.min(now), now);
         if self.backlog > 0 {
             self.backlog -= 1;
@@ -103,7 +106,7 @@ pub(super) struct Output {
     port: Arc<Port>,
     line: Line,
     lateness: Lateness,
-    /// The port's MTU, and when it was read.
+    /// The port's MTU, read at `mtu_at`; `None` if the port has none.
     mtu: Option<u32>,
     mtu_at: Option<Time>,
 }
@@ -121,7 +124,7 @@ impl Output {
         self.mtu.filter(|&mtu| packet.network_bytes() > mtu)
     }
 
-    /// Sends a packet that has left the line. A device past the kernel gets it as single frames.
+    /// Sends a packet that has left the line. A device that bypasses the kernel gets single frames.
     fn send(&mut self, packet: Packet, memory: &mut Memory) {
         let Self { port, line, .. } = self;
         let mut send = |packet: Packet, memory: &mut Memory| {
@@ -142,9 +145,9 @@ impl Output {
 
 /// Where packets from an input go.
 pub(super) enum Forward {
-    /// To the output with the input's index; there are as many outputs as inputs.
+    /// To the output with the input's index. A worker has as many outputs as inputs.
     Cross,
-    /// Where the switch says. Each port is an input and an output.
+    /// To the outputs that the switch chooses. Each port is an input and an output.
     Switch(Switch),
 }
 
@@ -158,10 +161,10 @@ pub(super) struct Worker {
     pub(super) started: Instant,
     pub(super) inbox: Inbox,
     pub(super) spin: Duration,
-    /// Departures later than this are late.
+    /// A packet is late if it leaves later than this after it was due.
     pub(super) late: Duration,
     pub(super) inspector: Inspector,
-    /// When a packet was last read or written. For [`LINGER`] after that a device is polled.
+    /// When a packet was last read or written. Devices are polled for [`LINGER`] after that.
     pub(super) active_at: Time,
     pub(super) missed_time: MissedTime,
     /// When the worker last sent a "packet too big" reply.
@@ -169,9 +172,9 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Runs the loop until a command stops it or a port fails.
+    /// Runs the loop until a command stops it, or a port or `poll` fails.
     pub(super) fn run(mut self) -> Result<(), EngineError> {
-        // Without this the kernel lets a sleep end 50 us late, to wake several threads at once.
+        // Without this, the kernel may end a sleep 50 us late, to wake several threads at once.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         self.missed_time.begin(self.now());
         for input in &mut self.inputs {
@@ -218,7 +221,7 @@ impl Worker {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Writes the packets that are due; returns whether there was one.
+    /// Writes the packets that are due. Returns whether it wrote any.
     fn write(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for at in 0..self.outputs.len() {
@@ -239,7 +242,7 @@ impl Worker {
         Ok(any)
     }
 
-    /// Reads a burst from each port; returns whether there was a packet.
+    /// Reads a burst from each port. Returns whether it read any packet.
     fn read(&mut self) -> Result<bool, EngineError> {
         let (mut any, started) = (false, self.started);
         let missed = self.missed_time.take_missed(self.now());
@@ -319,7 +322,7 @@ impl Worker {
                 if replied_at.is_none_or(|at| now.since(at) >= REPLY_GAP)
                     && let Some(answer) = packet.too_big(mtu, memory, now)
                 {
-                    // A reply that the port does not take is lost, as any packet is.
+                    // A reply that the port refuses is lost, as it could be on any network.
                     let _ = inputs[from].port.send(&answer);
                     answer.free(memory);
                     *replied_at = Some(now);
@@ -342,7 +345,7 @@ impl Worker {
     }
 
     /// Sleeps until a packet or a command arrives or the next departure is near. Returns at once if
-    /// it is near already, or if a device is to be polled for [`LINGER`].
+    /// a departure is near already, or if a device was active within the last [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));

@@ -6,27 +6,29 @@ use crate::line::{LineSettings, Rate};
 use crate::memory::Memory;
 use sprat_host::memory;
 
-/// Rate at which a line without a rate is assumed to be filled, when its memory is sized: 20 Gb/s,
-/// about what one thread can copy.
+/// Rate that is assumed for a line without a rate when its memory is sized: 20 Gb/s, about what one
+/// thread can copy.
 pub const ASSUMED_BITS_PER_SECOND: u64 = 20_000_000_000;
 
-/// Memory made for each 100 bytes that the lines hold: packets do not fill their last cells.
+/// Bytes of memory made for each 100 bytes that the lines can hold. It is more than 100 because
+/// packets do not fill their last cells.
 const CELL_WASTE_PERCENT: u64 = 150;
 
-/// Memory made beyond that for bursts, in bytes.
+/// Bytes of memory that each worker gets in addition, for bursts.
 const BURST_MEMORY: u64 = 16 << 20;
 
-/// The packet memory of each worker of a box. Touching gigabytes takes seconds: if the memory is
-/// made before the ports are opened, no packet has to wait for that.
+/// The packet memory of each worker of a box. Touching gigabytes takes seconds: make the memory
+/// before the ports are opened, so that no packet waits meanwhile.
 #[derive(Debug)]
 pub struct Memories(Vec<Memory>);
 
 impl Memories {
     /// Makes the memory of a box with these lines; `devices` says which ports are devices past the
-    /// kernel. Each worker gets `each` bytes, or as much as its lines need.
+    /// kernel. Each worker gets `each` bytes; with `None`, as much as its lines need.
     ///
     /// # Errors
-    /// The machine does not have that much memory, or that many ports cannot be joined in this way.
+    /// [`EngineError::Memory`] if the machine has too little free memory; [`EngineError::Ports`] if
+    /// that many ports cannot be joined in this way.
     pub fn make<'a>(
         forwarding: Forwarding,
         devices: &[bool],
@@ -64,8 +66,9 @@ impl Memories {
     }
 }
 
-/// Refuses more memory than the machine has: the memory is touched when it is made, so the kernel
-/// would kill a process for want of memory instead of failing the allocation.
+/// Returns an error if the machine has less free memory than `needed`. The memory is touched when
+/// it is made: without this check the allocation would succeed, and the kernel would kill a process
+/// later.
 fn enough_memory(needed: u64) -> Result<(), EngineError> {
     match memory("MemAvailable") {
         Some(available) if needed > available => {

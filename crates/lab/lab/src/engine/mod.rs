@@ -1,10 +1,10 @@
 //! The threads of a box: they read its ports, put packets on lines, and write what leaves the
 //! lines.
 //!
-//! Each thread is a *worker* with packet memory of its own. Two ports joined as a pair have two
-//! workers, one for each direction; or one worker if either port is a device past the kernel, which
-//! only one thread may use. A switch has one worker. A worker takes commands (change a line, report
-//! counters) between two iterations of its loop, so packets never wait for a lock.
+//! Each thread is a *worker* with packet memory of its own. A pair of ports has two workers, one
+//! for each direction. If either port is a device that bypasses the kernel, which only one thread
+//! may use, the pair has one worker. A switch has one worker. A worker takes commands (change a
+//! line, report counters) between two iterations of its loop, so packets never wait for a lock.
 
 mod attention;
 mod control;
@@ -47,19 +47,19 @@ pub use tolerance::Tolerance;
 /// What an [`Engine`] is made of.
 #[derive(Debug)]
 pub struct EnginePlan {
-    /// The box's name. It salts the seed: boxes with other names draw other random numbers from the
-    /// same seed.
+    /// The box's name, which salts the seed: boxes with different names draw different random
+    /// numbers from equal seeds.
     pub name: String,
     /// The ports, each with the settings of the line that leads to it.
     pub ports: Vec<(Port, LineSettings)>,
     /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory, if it was made before the ports were opened. With `None` the engine makes it
+    /// Packet memory that was made before the ports were opened. With `None` the engine makes it
     /// when it starts, and packets that arrive meanwhile wait in the ports.
     pub memories: Option<Memories>,
-    /// Time before a departure at which a worker stops sleeping and spins; normally [`SPIN`].
+    /// How long before a departure a worker stops sleeping and spins; normally [`SPIN`].
     pub spin: Duration,
-    /// Lateness that the report does not hold against the box.
+    /// Lateness up to which the report says that the box kept up.
     pub tolerance: Tolerance,
 }
 
@@ -75,11 +75,11 @@ impl EnginePlan {
 /// A running box.
 ///
 /// [`start`](Self::start) makes the packet memory and starts the worker threads, which own the
-/// ports from then on. [`report`](Self::report) returns the counters so far and [`set`](Self::set)
-/// changes a line; both may be called at any time. Threads that do not own the engine do the same
-/// through its [`handle`](Self::handle). A worker ends by itself only when a port fails: poll
-/// [`ended`](Self::ended), then call [`stop`](Self::stop), which returns the last report or the
-/// error. Dropping the engine stops it too.
+/// ports from then on. [`report`](Self::report) returns the counters so far, and [`set`](Self::set)
+/// changes a line; call either at any time. Threads that do not own the engine use its
+/// [`handle`](Self::handle) for this. A worker ends by itself only when a port or a system call
+/// fails: poll [`ended`](Self::ended), then call [`stop`](Self::stop), which returns the last
+/// report or the error. Dropping the engine also stops the box.
 #[derive(Debug)]
 pub struct Engine {
     handle: EngineHandle,
@@ -97,8 +97,8 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// Returns the largest number of workers that a box with this many ports has, which is also the
-    /// number of inspections that [`start_with`](Self::start_with) can use.
+    /// Returns the largest number of workers that a box with this many ports can have.
+    /// [`start_with`](Self::start_with) uses at most that many inspections.
     #[must_use]
     pub fn workers(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
@@ -107,14 +107,15 @@ impl Engine {
         }
     }
 
-    /// Starts a box whose workers inspect packets: `inspections[i]` goes to worker `i`, and workers
-    /// without one inspect nothing. In a box of pairs, worker `i` reads port `i` (if no port is a
-    /// device past the kernel). The rules of all inspections must be clones of each other.
+    /// Starts a box whose workers inspect packets. `inspections[i]` goes to worker `i`; workers
+    /// without an inspection inspect nothing. In a box of pairs in which no port is a device past
+    /// the kernel, worker `i` reads port `i`. The rules of all inspections must be clones of each
+    /// other.
     ///
     /// # Errors
-    /// [`EngineError::Ports`] if the ports cannot be joined in this way; [`EngineError::Memory`] if
-    /// the machine has too little memory; [`EngineError::System`] if a thread or a descriptor
-    /// cannot be made.
+    /// - [`EngineError::Ports`] if the ports cannot be joined in this way.
+    /// - [`EngineError::Memory`] if the machine has too little memory.
+    /// - [`EngineError::System`] if a thread or a descriptor cannot be made.
     pub fn start_with(plan: EnginePlan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
         // Every worker has the same rules.
         let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
@@ -217,13 +218,13 @@ impl Engine {
     /// Returns the counters of the whole box. Waits for one loop iteration of each worker.
     ///
     /// # Errors
-    /// The box has stopped.
+    /// The box has stopped, or a worker does not reply within 10 seconds.
     pub fn report(&self) -> Result<Report, EngineError> {
         self.handle.report()
     }
 
-    /// Returns whether a worker has ended by itself because a port failed; [`stop`](Self::stop)
-    /// returns the error.
+    /// Returns whether a worker has ended by itself, because a port or a system call failed.
+    /// [`stop`](Self::stop) then returns the error.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
@@ -233,7 +234,8 @@ impl Engine {
     /// line.
     ///
     /// # Errors
-    /// The error with which a worker ended earlier.
+    /// The error with which a worker ended earlier, or [`EngineError::Stopped`] if a worker does
+    /// not reply within 10 seconds.
     pub fn stop(mut self) -> Result<Report, EngineError> {
         let report = self.handle.last_report();
         self.end()?;
@@ -257,7 +259,7 @@ impl Drop for Engine {
         for (worker, thread) in self.threads.iter_mut().enumerate() {
             self.handle.stop(worker);
             if let Some(thread) = thread.take() {
-                let _ = thread.join(); // a caller who wants its result calls `stop`
+                let _ = thread.join(); // a caller that wants the result calls `stop`
             }
         }
     }

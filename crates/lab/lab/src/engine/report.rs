@@ -1,4 +1,4 @@
-//! What happened to all packets of a box, for people and for programs.
+//! The counters of a box, for people and for programs.
 
 use super::Tolerance;
 use crate::filter;
@@ -8,8 +8,8 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The number of late packets from which a report may say that the box did not keep up: one late
-/// packet of a few pings says nothing.
+/// The smallest number of late packets for which a report says that the box did not keep up. One
+/// late packet out of a few pings does not show that.
 const LEAST_LATE: u64 = 10;
 
 /// Counters of a port's input.
@@ -19,9 +19,9 @@ pub struct InputReport {
     pub port: String,
     /// Packets read; a super-packet counts once.
     pub packets: u64,
-    /// Segments read, and their bytes.
+    /// Segments read, and their bytes on Ethernet.
     pub arrived: Traffic,
-    /// Packets that were not valid frames.
+    /// Packets read that were not valid frames.
     pub malformed: u64,
     /// Packets lost because packet memory was exhausted.
     pub exhausted: u64,
@@ -39,12 +39,13 @@ pub struct LineReport {
     pub counters: Counters,
     /// How late packets left.
     pub lateness: Lateness,
-    /// Frames that left the line and that a device past the kernel accepted but did not send.
+    /// Frames that left the line, and that a device that bypasses the kernel accepted but did not
+    /// send.
     pub lost_by_device: u64,
 }
 
-/// How late packets left a box, compared with when they were due. If the box did not run, packets
-/// that may have waited unread count as late by all that time.
+/// How late packets left a box, compared with when they were due. If the box did not run for a
+/// time, packets that may have waited unread count as late by all of that time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
@@ -53,9 +54,9 @@ pub struct Lateness {
     pub sum_ns: u64,
     /// The largest lateness of a packet, in nanoseconds.
     pub max_ns: u64,
-    /// Packets later than [`Tolerance::late`], by default a millisecond.
+    /// Packets that were late by more than [`Tolerance::late`].
     pub late_packets: u64,
-    /// Segments of those packets.
+    /// The segments of the late packets.
     pub late_segments: u64,
 }
 
@@ -91,11 +92,11 @@ pub struct Report {
     pub switch: Option<SwitchCounters>,
     /// The counters of each rule of the filter.
     pub filters: Vec<filter::Counters>,
-    /// Cells of packet memory, of all workers.
+    /// Cells of packet memory of all workers, used or free.
     pub memory_cells: u64,
-    /// Sum of the fewest cells that were ever free in each worker.
+    /// The fewest cells that were ever free in a worker, summed over all workers.
     pub memory_least_free: u64,
-    /// Reasons to doubt what was measured with the box; empty if it kept up.
+    /// Reasons to doubt what was measured with the box. Empty if the box kept up.
     pub behind: Vec<String>,
 }
 
@@ -133,7 +134,7 @@ impl Report {
         report
     }
 
-    /// Returns whether the box kept up, so that it did exactly what its settings say.
+    /// Returns whether the box kept up, and so did exactly what its settings say.
     #[must_use]
     pub fn kept_up(&self) -> bool {
         self.behind.is_empty()
@@ -197,8 +198,8 @@ mod tests {
     use super::*;
     use crate::chance::Probability;
 
-    /// Whether a box is behind if `late_packets` packets and `late_segments` of 1,000 segments were
-    /// late.
+    /// Returns whether a box is behind if `late_packets` packets, with `late_segments` of 1,000
+    /// segments, were late.
     fn behind(late_packets: u64, late_segments: u64, tolerance: Tolerance) -> bool {
         let mut counters = Counters::default();
         counters.left.segments = 1_000;

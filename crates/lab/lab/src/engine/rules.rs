@@ -4,7 +4,7 @@ use super::{EngineError, EngineHandle};
 use crate::filter::{Counters, MAX_RULES, Rule, Rules};
 use std::sync::Arc;
 
-/// A rule with its counters. The `Arc` stays the same while the rule is in the box.
+/// A rule with its counters. The `Arc` is the same one for as long as the rule is in the box.
 pub type CountedRule = (Arc<Rule>, Counters);
 
 impl EngineHandle {
@@ -12,20 +12,20 @@ impl EngineHandle {
     /// iteration of each worker.
     ///
     /// # Errors
-    /// The box has stopped.
+    /// The box has stopped, or a worker does not reply within 10 seconds.
     pub fn rules(&self) -> Result<Vec<CountedRule>, EngineError> {
         let rules = self.lock_rules(); // keeps them unchanged while they are counted
         let seen = self.report()?.filters;
         Ok(rules.list().cloned().zip(seen).collect())
     }
 
-    /// Adds, removes and reorders rules. Rules that stay keep their counters; removed rules are
-    /// returned with theirs. Each worker changes from the old list to the new one between two loop
-    /// iterations.
+    /// Adds, removes and reorders rules. Rules that stay keep their counters. Returns the removed
+    /// rules with their counters. Each worker changes from the old list to the new one between two
+    /// loop iterations.
     ///
     /// # Errors
-    /// There are too many rules, the box has stopped, or the error of `change`: then the rules are
-    /// as they were.
+    /// `change` returned an error, or there are too many rules: no worker has changed its rules. Or
+    /// the box has stopped, or a worker did not reply within 10 seconds.
     pub fn change_rules<E: From<EngineError>>(
         &self,
         change: impl FnOnce(&mut Vec<Arc<Rule>>) -> Result<(), E>,

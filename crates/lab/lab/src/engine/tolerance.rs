@@ -6,17 +6,17 @@ use std::time::Duration;
 /// Default of [`Tolerance::late`].
 const LATE: Duration = Duration::from_millis(1);
 
-/// Default of [`Tolerance::share`], in percent. It allows for a virtual machine that occasionally
-/// loses its processor for milliseconds.
+/// Default of [`Tolerance::share`], in percent. With it, a virtual machine may occasionally lose
+/// its processor for milliseconds.
 const PERCENT: f64 = 1.0;
 
-/// What share of a line's segments may leave late before the report says that the box did not keep
-/// up. By default, 1 % may leave more than a millisecond late.
+/// The share of a line's segments that may leave late before the report says that the box did not
+/// keep up. By default, 1 % may leave more than a millisecond late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The share; with all, lateness is never a reason.
+    /// The share of segments that may be late. With 100 %, lateness is never a reason.
     pub share: Probability,
-    /// A departure is late if it is later than this.
+    /// A segment is late if it leaves more than this after it was due.
     pub late: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Returns whether `late` of `of` segments are more than may be late.
+    /// Returns whether `late` late segments of `of` are more than the share allows.
     pub(super) fn exceeded(&self, late: u64, of: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a share of segments")]
         let (late, of) = (late as f64, of as f64);

@@ -1,20 +1,20 @@
-//! What a rule does with packets that match, and how it is written.
+//! The actions of rules, and their form as text.
 
 use super::{Change, MAX_FILTER_PORTS, ParseChangeError};
 
-/// Limit on the fields that one rule changes. A rule with more is rejected.
+/// Limit on the changes of one rule. A rule with more is rejected.
 pub const MAX_CHANGES: usize = 8;
 
 /// What a rule does with packets that match.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Counts the packet, as every action does.
+    /// Counts the packet. Every other action counts it too.
     Count,
-    /// Drops the packet; later rules do not see it.
+    /// Drops the packet. Later rules do not see it.
     Drop,
-    /// Sends a copy to this port.
+    /// Sends a copy of the packet to the port with this index.
     Mirror(usize),
-    /// Changes fields of the packet, for later rules too; at most [`MAX_CHANGES`].
+    /// Changes fields of the packet; at most [`MAX_CHANGES`]. Later rules see the changed packet.
     Rewrite(Vec<Change>),
 }
 
@@ -36,12 +36,12 @@ pub enum ActionError {
 }
 
 impl Action {
-    /// Parses an action. `ports` are the names of the box's ports; copies can go to the first
-    /// [`MAX_FILTER_PORTS`] of them.
+    /// Parses an action. `ports` are the names of the box's ports. Only the first
+    /// [`MAX_FILTER_PORTS`] of them can get copies.
     ///
     /// # Errors
-    /// [`ActionError`] if the action is unknown, a mirror's port is not one of those ports, a
-    /// change is not valid, or there are more than [`MAX_CHANGES`].
+    /// [`ActionError`] if the action is unknown, there is no such port for a mirror, a change is
+    /// invalid, or there are more than [`MAX_CHANGES`].
     pub fn parse(text: &str, ports: &[&str]) -> Result<Self, ActionError> {
         match text.split_once(':') {
             None if text == "count" => Ok(Self::Count),

@@ -1,4 +1,5 @@
-//! libpcap's compiler, loaded when it is first needed. The only file of this crate that calls C.
+//! libpcap's compiler, loaded when it is first needed. The only file of this crate that loads a C
+//! library.
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
 use super::{Instruction, Program, Unverified};
@@ -6,19 +7,19 @@ use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
-/// Limit on the length of an expression, in bytes. A longer one is rejected.
+/// Limit on the length of an expression, in bytes. A longer expression is rejected.
 pub const MAX_EXPRESSION: usize = 4_096;
 
-/// File names of the library; Debian has the first in libpcap0.8.
+/// File names of the library. Debian installs the first one with the package libpcap0.8.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
-/// libpcap's number of Ethernet.
+/// libpcap's number for Ethernet.
 const DLT_EN10MB: c_int = 1;
 
-/// What a program returns on a match: more than any packet's length.
+/// The value that a program returns on a match. It is larger than the length of any packet.
 const SNAP_LENGTH: c_int = 262_144;
 
-/// No netmask is known: with this, `ip broadcast` is an error instead of a wrong match.
+/// States that no netmask is known. `ip broadcast` is then an error instead of a wrong match.
 const NETMASK_UNKNOWN: c_uint = u32::MAX;
 
 /// Why an expression could not be compiled.
@@ -98,7 +99,7 @@ impl Compiler {
     /// Loads libpcap.
     ///
     /// # Errors
-    /// libpcap is not installed.
+    /// libpcap is not installed or lacks a function.
     pub fn load() -> Result<Self, CompileError> {
         // SAFETY: libpcap has no initialisers that depend on this process.
         let [first, second] = NAMES.map(|name| unsafe { Library::new(name) });
@@ -120,10 +121,11 @@ impl Compiler {
         })
     }
 
-    /// Compiles an expression. Looks up the names of hosts in it, which may take long.
+    /// Compiles an expression. Looks up the host names in it, which may take long.
     ///
     /// # Errors
-    /// The expression is too long or invalid, or its program does not pass verification.
+    /// The expression is too long or invalid, libpcap is out of memory, or the program does not
+    /// pass verification.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let length = CompileError::Length(expression.len());
         let Some(text) =
@@ -131,7 +133,7 @@ impl Compiler {
         else {
             return Err(length);
         };
-        // SAFETY: takes two numbers.
+        // SAFETY: the function takes two numbers.
         let handle = NonNull::new(unsafe { (self.open_dead)(DLT_EN10MB, SNAP_LENGTH) });
         let handle = handle.ok_or(CompileError::Exhausted)?.as_ptr();
         let mut raw = RawProgram { length: 0, instructions: std::ptr::null_mut() };
@@ -140,7 +142,7 @@ impl Compiler {
             unsafe { (self.compile)(handle, &raw mut raw, text.as_ptr(), 1, NETMASK_UNKNOWN) };
         let result = if compiled == 0 {
             let verified = Program::verify(&instructions(&raw));
-            // SAFETY: it was filled in by `compile`, and is not used after this.
+            // SAFETY: `compile` filled `raw` in, and `raw` is not used after this.
             unsafe { (self.free_code)(&raw mut raw) };
             verified.map_err(|error| CompileError::Unverified {
                 expression: expression.to_owned(),
@@ -149,12 +151,12 @@ impl Compiler {
         } else {
             // SAFETY: the handle is open.
             let why = unsafe { (self.get_error)(handle) };
-            // SAFETY: it points to text in the handle that ends with a zero, and is copied before
-            // that is closed.
+            // SAFETY: `why` points to text in the handle that ends with a zero. The text is copied
+            // before the handle is closed.
             let why = unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned();
             Err(CompileError::Expression { expression: expression.to_owned(), why })
         };
-        // SAFETY: it is open, and not used after this.
+        // SAFETY: the handle is open, and it is not used after this.
         unsafe { (self.close)(handle) };
         result
     }
@@ -168,7 +170,7 @@ impl Compiler {
         };
         let raw: Vec<_> = program.instructions().iter().map(raw).collect();
         let count = c_uint::try_from(bytes.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the program was verified: it ends, and reads only its own memory and `count`
+        // SAFETY: the program was verified: it ends, and reads only its own memory and the `count`
         // bytes of the packet.
         unsafe { (self.run)(raw.as_ptr(), bytes.as_ptr(), length, count) }
     }
@@ -179,7 +181,8 @@ fn instructions(raw: &RawProgram) -> Vec<Instruction> {
     if length == 0 || raw.instructions.is_null() {
         return Vec::new();
     }
-    // SAFETY: libpcap guarantees that many instructions there, and they stay until they are freed.
+    // SAFETY: libpcap guarantees that there are `length` instructions, which stay until they are
+    // freed.
     let raw = unsafe { std::slice::from_raw_parts(raw.instructions, length) };
     raw.iter()
         .map(|&RawInstruction { code, on_true, on_false, k }| Instruction {

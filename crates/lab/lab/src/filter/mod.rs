@@ -1,10 +1,10 @@
 //! The packet filter: rules that say what to do with packets that match an expression in tcpdump's
 //! language (pcap-filter(7)).
 //!
-//! libpcap's own compiler compiles the expressions, so that they mean here what they mean
-//! elsewhere; it is loaded when the first expression is compiled. [`Program::run`] then runs the
-//! program. As the program was verified once, running it needs neither libpcap nor the kernel, and
-//! allocates nothing.
+//! libpcap's own compiler compiles the expressions, so that they mean the same here as in tcpdump.
+//! libpcap is loaded when the first expression is compiled. [`Program::run`] then runs the program.
+//! The program was verified after it was compiled, so running it needs neither libpcap nor the
+//! kernel, and allocates nothing.
 
 mod action;
 mod libpcap;

@@ -1,19 +1,19 @@
-//! Classic BPF (McCanne and Jacobson, USENIX Winter 1993; numbers of `linux/filter.h`): verified
-//! once, then run.
+//! Classic BPF (McCanne and Jacobson, USENIX Winter 1993; the codes are those of `linux/filter.h`).
+//! A program is verified once and can then be run.
 //!
 //! The machine has an accumulator A, an index X and 16 words of memory. Programs only jump forward,
-//! so each of them ends. A load beyond the end of the packet, or a division by an X of zero, ends
-//! the program with 0: no match.
+//! so each program ends. A load beyond the end of the packet, or a division by an X of zero, ends
+//! the program with 0, which means no match.
 
-/// Limit on the instructions of a program: the kernel's. A longer program is rejected.
+/// Limit on the instructions of a program: the kernel's limit. A longer program is rejected.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
-/// Loads from this offset on read what Linux knows of a packet, such as its type and interface
-/// (`SKF_AD_OFF` of `linux/filter.h`), or use offsets from headers that Linux knows (`SKF_NET_OFF`,
-/// `SKF_LL_OFF`).
+/// Loads from this offset on use data that only Linux has. Some read what Linux knows of a packet,
+/// such as its type and interface (`SKF_AD_OFF` of `linux/filter.h`). Others count from headers
+/// that Linux has found (`SKF_NET_OFF`, `SKF_LL_OFF`).
 const KERNEL: u32 = 0u32.wrapping_sub(0x20_0000);
 
-/// Words of memory.
+/// Number of words of memory.
 const WORDS: usize = 16;
 
 /// A compiled instruction.
@@ -21,11 +21,11 @@ const WORDS: usize = 16;
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// Instructions to skip if the condition holds.
+    /// Number of instructions to skip if the condition holds.
     pub on_true: u8,
-    /// Instructions to skip if it does not.
+    /// Number of instructions to skip if the condition does not hold.
     pub on_false: u8,
-    /// A constant: value, offset, memory slot or distance.
+    /// A constant: a value, an offset, a memory slot or a jump distance.
     pub k: u32,
 }
 
@@ -39,21 +39,21 @@ pub struct Program {
 /// Why a program does not pass verification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unverified {
-    /// It has no instructions, or too many.
+    /// The program has no instructions, or too many.
     #[error("{0} instructions; a program has 1 to {MAX_INSTRUCTIONS}")]
     Length(usize),
-    /// An unknown instruction.
+    /// An instruction is unknown.
     #[error("instruction {at}: no operation has the code {code:#06x}")]
     Code {
-        /// Its index.
+        /// The index of the instruction.
         at: usize,
-        /// Its code.
+        /// The code of the instruction.
         code: u16,
     },
     /// A jump past the end or backwards, as in programs for `protochain`.
     #[error("instruction {0}: a jump backwards, or past the end")]
     Jump(usize),
-    /// There is no such memory slot.
+    /// An instruction uses a memory slot that does not exist.
     #[error("instruction {0}: no such memory; slots are 0 to 15")]
     Memory(usize),
     /// A division by a constant zero, or a shift by 32 bits or more.
@@ -62,7 +62,8 @@ pub enum Unverified {
     /// The last instruction does not return.
     #[error("the last instruction does not return")]
     End,
-    /// A load of what only a kernel knows of a packet, as for `inbound`: it would never match here.
+    /// A load reads what only a kernel knows of a packet, as for `inbound`. It would never match
+    /// here.
     #[error(
         "instruction {0}: it uses what only a kernel knows about a packet (inbound, outbound, \
          ifindex, and such); name the port where packets arrive with --from, or `from` in a \
@@ -81,7 +82,7 @@ enum Operation {
     IndexConstant(u32),
     IndexLength,
     IndexMemory(usize),
-    /// Four times the low half of a byte: the length of an IPv4 header.
+    /// Loads X with four times the low half of a byte: the length of an IPv4 header.
     IndexHeader(u32),
     StoreA(usize),
     StoreX(usize),
@@ -134,8 +135,8 @@ impl Program {
     /// Verifies a program.
     ///
     /// # Errors
-    /// The program has no instructions or more than [`MAX_INSTRUCTIONS`], an instruction is not
-    /// valid, or the last one does not return.
+    /// The program has no instructions or more than [`MAX_INSTRUCTIONS`], an instruction is
+    /// invalid, or the last instruction does not return.
     pub fn verify(instructions: &[Instruction]) -> Result<Self, Unverified> {
         let count = instructions.len();
         if !(1..=MAX_INSTRUCTIONS).contains(&count) {
@@ -160,8 +161,8 @@ impl Program {
         &self.instructions
     }
 
-    /// Runs the program on a packet of `length` bytes, of which `bytes` are the first. Returns 0 if
-    /// the packet does not match.
+    /// Runs the program on a packet of `length` bytes. `bytes` is the beginning of the packet.
+    /// Returns 0 if the packet does not match.
     #[must_use]
     pub fn run(&self, bytes: &[u8], length: u32) -> u32 {
         self.execute(bytes, length).unwrap_or(0)
@@ -249,7 +250,8 @@ fn load(bytes: &[u8], size: Size, offset: u32) -> Option<u32> {
     })
 }
 
-/// An instruction's class is in its low three bits; what the others say depends on it.
+/// Decodes the instruction at `at` of `count`. Its low three bits are its class, which determines
+/// the meaning of all other bits.
 fn decode(at: usize, instruction: Instruction, count: usize) -> Result<Operation, Unverified> {
     let Instruction { code, on_true, on_false, k } = instruction;
     let unknown = Unverified::Code { at, code };

@@ -1,13 +1,13 @@
 //! Fields of a frame that a rule may change.
 //!
-//! None of these fields is covered by the checksums of TCP and UDP; the header checksum of IPv4 is
-//! updated as in RFC 1624.
+//! The checksums of TCP and UDP cover none of these fields. The header checksum of IPv4 is updated
+//! as in RFC 1624.
 
 use crate::frame::{is_tag, updated};
 use std::fmt;
 use std::str::FromStr;
 
-/// Limit on the VLAN tags that are skipped to find the IP header. A packet with more is not
+/// Limit on the VLAN tags that are skipped to find the IP header. A packet with more tags is not
 /// changed.
 const MAX_TAGS: usize = 4;
 
@@ -30,7 +30,7 @@ pub enum Ecn {
 pub enum Change {
     /// The destination address on Ethernet.
     Destination([u8; 6]),
-    /// The number of the outermost VLAN; frames without a tag stay unchanged.
+    /// The number of the outermost VLAN. Frames without a tag stay unchanged.
     Vlan(u16),
     /// The differentiated services code point of IPv4 or IPv6.
     Dscp(u8),
@@ -38,7 +38,7 @@ pub enum Change {
     Ecn(Ecn),
 }
 
-/// A text that is not a change.
+/// The text does not describe a change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "{0:?} is not a change; want destination=MAC (02:00:00:00:00:01), vlan=0..4095, dscp=0..63 or \

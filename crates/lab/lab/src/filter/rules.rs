@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Limit on the rules of a box.
 pub const MAX_RULES: usize = 64;
 
-/// Ports that rules can refer to: those with indices below this.
+/// Limit on the ports that rules can refer to: those with an index below this.
 pub const MAX_FILTER_PORTS: usize = 64;
 
 /// A rule of a box's filter.
@@ -15,22 +15,23 @@ pub const MAX_FILTER_PORTS: usize = 64;
 pub struct Rule {
     /// The expression that packets must match, in pcap's language.
     pub expression: String,
-    /// Matches only packets that arrived at this port; `None`: at any port.
+    /// Index of a port: the rule matches only packets that arrived there. With `None`, the rule
+    /// matches packets from all ports.
     pub from: Option<usize>,
     /// The compiled expression.
     pub program: Program,
-    /// What happens to packets that match.
+    /// What the box does with packets that match.
     pub action: Action,
 }
 
-/// What a rule has counted.
+/// The counters of a rule.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
-    /// Packets that matched; each segment of a super-packet counts.
+    /// Packets that matched. Each segment of a super-packet counts.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that matched.
     pub bytes: u64,
-    /// Packets that were to be rewritten but lacked a field.
+    /// Packets that matched, but lacked a field that the rule changes.
     pub lacking: u64,
 }
 
@@ -42,24 +43,24 @@ impl Counters {
     }
 }
 
-/// The outcome of the rules for a packet.
+/// What the rules decide about a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Verdict {
-    /// The packet is dropped.
+    /// Whether the packet is dropped.
     pub dropped: bool,
     /// The ports that get a copy of the packet: bit `n` for port `n`.
     pub mirrors: u64,
 }
 
-/// Rules with their counters. Clones share the rules, but each has counters of its own.
+/// Rules with their counters. Clones share the rules, but each clone has counters of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<(Arc<Rule>, Counters)>,
 }
 
 impl Rules {
-    /// Makes a list of rules, in order. If there are too many, returns those beyond [`MAX_RULES`]
-    /// as the error.
+    /// Makes a list of rules, in order, with counters of zero. If there are too many, the error
+    /// contains the rules beyond the first [`MAX_RULES`].
     ///
     /// # Errors
     /// There are more than [`MAX_RULES`] rules.
@@ -82,7 +83,7 @@ impl Rules {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Takes the counters over from `before` for rules that are in both lists.
+    /// Copies the counters of `before` for the rules that are in both lists.
     pub(crate) fn take_over(&mut self, before: &Self) {
         for (rule, counters) in &mut self.rules {
             let known = before.rules.iter().find(|(known, _)| Arc::ptr_eq(known, rule));
@@ -96,11 +97,11 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// Applies the rules to a packet that arrived at port `from`. `head` is its beginning, from the
-    /// Ethernet header, with all headers; `length` is the length of the whole packet. It counts as
-    /// `packets` packets with `bytes` bytes in all.
+    /// Applies the rules to a packet that arrived at port `from`. `head` is the beginning of the
+    /// packet, from the Ethernet header on, with all headers. `length` is the length of the whole
+    /// packet. In the counters, the packet counts as `packets` packets with `bytes` bytes in total.
     ///
-    /// The rules see a super-packet as one packet; its IP length is that of the super-packet.
+    /// The rules see a super-packet as one packet, with the IP length of the super-packet.
     pub fn apply(
         &mut self,
         from: usize,

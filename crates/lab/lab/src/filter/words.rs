@@ -3,32 +3,32 @@
 use super::{Action, ActionError, CompileError, Compiler, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A rule of a filter, as parsed and not yet checked against the box.
+/// A rule of a filter as text, not yet checked against the ports of a box.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleWords {
     /// The expression that packets must match, in pcap's language.
     #[serde(rename = "match")]
     pub expression: String,
-    /// Match only packets that arrive at this port.
+    /// The rule matches only packets that arrive at this port. With `None`, at any port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// `count`, `drop`, `mirror:PORT` or `rewrite:FIELD=VALUE,...`.
     pub action: String,
 }
 
-/// A rule that is valid in its box, but whose expression is not compiled yet.
+/// A rule that is valid in its box. Its expression is not compiled yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RulePlan {
     /// The expression that packets must match, in pcap's language.
     pub expression: String,
-    /// Match only packets that arrive at this port.
+    /// Index of a port: the rule matches only packets that arrive there. With `None`, at any port.
     pub from: Option<usize>,
-    /// What happens to packets that match.
+    /// What the box does with packets that match.
     pub action: Action,
 }
 
-/// Why a text is not a rule.
+/// Why a rule is invalid in its box.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RuleError {
     /// There is no such port.
@@ -37,13 +37,13 @@ pub enum RuleError {
     /// The action is invalid.
     #[error("{0}")]
     Action(#[from] ActionError),
-    /// A mirror in a box of pairs, where no port can get a copy.
+    /// The action is a mirror and the box has pairs of ports, where no third port can get a copy.
     #[error("a pair of ports cannot mirror: it needs a switch (forward = \"switch\")")]
     Mirror,
 }
 
 impl RuleError {
-    /// Returns the key that the error is about.
+    /// Returns the key of the rule that is at fault.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
@@ -54,11 +54,11 @@ impl RuleError {
 }
 
 impl RuleWords {
-    /// Parses the rule for a box with these ports, which is a switch or a box of pairs.
+    /// Checks the rule for a box with these ports. `switch` says whether the box is a switch.
     ///
     /// # Errors
-    /// There is no port of the name in `from`, the action is not valid for these ports, or it is a
-    /// mirror in a box that is not a switch.
+    /// No port has the name in `from`, the action is invalid for these ports, or the action is a
+    /// mirror although the box is not a switch.
     pub fn plan(&self, ports: &[&str], switch: bool) -> Result<RulePlan, RuleError> {
         let number = |name: &str| ports.iter().position(|port| *port == name);
         let from = match &self.from {
@@ -71,7 +71,7 @@ impl RuleWords {
         }
     }
 
-    /// Returns the text of a rule of a box with these ports.
+    /// Returns a rule as text, for a box with these ports.
     #[must_use]
     pub fn of(rule: &Rule, ports: &[&str]) -> Self {
         let name = |at: usize| ports.get(at).copied().unwrap_or_default();
@@ -98,7 +98,8 @@ impl RulePlan {
     /// Compiles the rule's expression.
     ///
     /// # Errors
-    /// libpcap does not understand the expression; the error says why.
+    /// [`CompileError`] if libpcap does not understand the expression, or the program cannot be
+    /// verified.
     pub fn compile(&self, compiler: &Compiler) -> Result<Rule, CompileError> {
         let Self { expression, from, action } = self;
         let program = compiler.compile(expression)?;

@@ -1,6 +1,6 @@
-//! The Internet checksum (RFC 1071), over bytes that come in parts.
+//! The Internet checksum (RFC 1071), computed over several parts.
 
-/// A sum in progress.
+/// The sum of the parts that were added so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
     sum: u64,
@@ -26,7 +26,7 @@ impl Sum {
         }
     }
 
-    /// Returns the sum in 16 bits, carries added; not complemented.
+    /// Returns the sum in 16 bits, with the carries added. It is not complemented.
     pub(crate) fn folded(self) -> u16 {
         let mut sum = self.sum;
         while sum >> 16 != 0 {
@@ -41,8 +41,8 @@ impl Sum {
     }
 }
 
-/// Returns the checksum after a word that it covers has changed: `~(~sum + ~old + new)`, RFC 1624,
-/// equation 3.
+/// Returns the new checksum after a word that it covers has changed from `old` to `new`:
+/// `~(~sum + ~old + new)`, RFC 1624, equation 3.
 pub(crate) fn updated(sum: u16, old: u16, new: u16) -> u16 {
     let mut after = Sum::default();
     [!sum, !old, new].iter().for_each(|word| after.add(&word.to_be_bytes()));

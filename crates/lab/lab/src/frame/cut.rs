@@ -1,5 +1,5 @@
 //! Splits a super-packet between two of its segments, so that each part is what a sender with a
-//! smaller offload would have sent; and completes partial checksums of single frames.
+//! smaller offload would have sent. Also completes the partial checksums of single frames.
 
 use super::checksum::Sum;
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_UDP_L4, NEEDS_CSUM, VNET_BYTES};
@@ -18,13 +18,14 @@ const TCP_FLAGS: usize = 13;
 const UDP_CHECKSUM_AT: u16 = 6;
 
 impl Packet {
-    /// Splits behind the first `segments`; returns them and the rest. Takes at most two cells.
+    /// Splits the packet behind the first `segments`. Returns the first part and the rest. Takes at
+    /// most two cells.
     ///
     /// # Errors
     /// Returns the packet unchanged if fewer than two cells of memory are free.
     ///
     /// # Panics
-    /// `segments` is zero, or the packet has no more than that.
+    /// `segments` is zero, or not less than the number of segments.
     pub fn split(self, segments: u32, memory: &mut Memory) -> Result<(Self, Self), Self> {
         assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
         if memory.free() < 2 {
@@ -70,8 +71,10 @@ impl Packet {
         Ok((front, rest))
     }
 
-    /// Keeps the first `segments` (at least one, and fewer than there are), and frees the cells of
-    /// the others.
+    /// Keeps the first `segments`, and frees the cells of the others.
+    ///
+    /// # Panics
+    /// `segments` is zero, or not less than the number of segments.
     pub fn truncate(&mut self, segments: u32, memory: &mut Memory) {
         assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
         let at = self.offset_of(segments);
@@ -93,7 +96,7 @@ impl Packet {
     /// passes them to `each` in order.
     ///
     /// # Errors
-    /// The rest of the packet, if memory is exhausted.
+    /// The rest of the packet, if memory is exhausted. The frames before it were passed to `each`.
     pub fn into_frames(
         self,
         memory: &mut Memory,
@@ -111,8 +114,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Completes the partial checksum of a single frame. Receivers trust a frame that says its
-    /// checksum is partial, so a frame must be completed before it is corrupted.
+    /// Completes the partial checksum of a single frame. Receivers trust a frame that is marked as
+    /// having a partial checksum, so the checksum must be completed before the frame is corrupted.
     pub fn complete_checksum(&mut self) {
         assert_eq!(self.count(), 1, "segments have a checksum each");
         let vnet = self.vnet();
@@ -125,7 +128,8 @@ impl Packet {
                 sum.add(part.get(skip..).unwrap_or_default());
                 skip = skip.saturating_sub(part.len());
             }
-            // In UDP a checksum of zero would mean that there is none; 0xffff is equivalent.
+            // In UDP, a checksum of zero means that there is no checksum. For a real sum of zero,
+            // UDP uses 0xffff.
             let udp = vnet.csum_offset == UDP_CHECKSUM_AT;
             let checksum = if udp && sum.checksum() == 0 { 0xffff } else { sum.checksum() };
             self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -133,12 +137,14 @@ impl Packet {
         self.set_vnet(VnetHeader::default());
     }
 
-    /// Flips one bit of a single frame, anywhere behind the Ethernet header and its tags.
+    /// Completes the checksum of a single frame, then flips one bit behind the Ethernet header and
+    /// its tags.
     pub fn corrupt(&mut self, chance: &mut Chance) {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);
         let bits = (self.bytes().saturating_sub(from) * 8) as u64;
-        // A frame that ends there has no such bit, but draws a number like all others.
+        // A frame that ends there has no such bit. It draws a number nevertheless, as all frames
+        // do.
         let bit = usize::try_from(chance.below(bits.max(1))).expect("fewer bits than that");
         let mut at = from + bit / 8;
         let mut cell = Some(&mut *self.head);
@@ -177,7 +183,7 @@ impl Packet {
         self.head.bytes_mut()[..VNET_BYTES].copy_from_slice(&vnet.bytes());
     }
 
-    /// Rewrites the headers for a packet of `len` bytes in `segments`.
+    /// Rewrites the headers for a packet of `len` bytes that consists of `segments`.
     fn rewrite_headers(&mut self, len: usize, segments: Segments, part: Part) {
         self.len = length(len);
         self.frame.segments = segments;
@@ -217,7 +223,7 @@ impl Packet {
 #[derive(Clone, Copy)]
 enum Part {
     Front,
-    /// Behind `segments` segments of `size` bytes of payload each.
+    /// The part behind the first `segments` segments, which have `size` bytes of payload each.
     Rest {
         segments: u32,
         size: usize,
@@ -231,7 +237,7 @@ fn fix_network(ip: &mut [u8], v4: bool, bytes: u16, header: usize, part: Part) {
     }
     ip[2..4].copy_from_slice(&bytes.to_be_bytes());
     if let Part::Rest { segments, .. } = part {
-        // Each segment has the next IP identification.
+        // The IP identification of each segment is one more than that of the segment before it.
         let id = u16::from_be_bytes([ip[4], ip[5]])
             .wrapping_add(u16::try_from(segments).expect("few in 64 KB"));
         ip[4..6].copy_from_slice(&id.to_be_bytes());

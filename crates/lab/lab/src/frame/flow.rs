@@ -5,9 +5,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// A flow: addresses, protocol and ports. Fields are zero where a packet has none: fragments have
-/// no ports (not even the first, or it would overtake the others), and packets that are not IP have
-/// no fields at all.
+/// A flow: addresses, protocol and ports. Fields that a packet lacks are zero. Fragments have no
+/// ports, not even the first fragment, because it would otherwise overtake the others. Packets that
+/// are not IP have no fields at all.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Flow {
     /// Source address.
@@ -98,7 +98,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// A text that is not a flow in the form of its `Display`.
+/// The text does not have the form in which [`Flow`] is displayed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0:?} is not a flow; want one such as \"tcp 10.0.0.1:1000 > 10.0.0.2:2000\"")]
 pub struct ParseFlowError(String);

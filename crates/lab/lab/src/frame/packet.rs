@@ -8,22 +8,22 @@ use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
 /// A frame, or a super-packet, in the cells of a [`Memory`]. Its owner must [free](Self::free) it
-/// into a memory, or its cells are lost to the box.
+/// into a memory: if a packet is only dropped, the box loses its cells.
 #[derive(Debug)]
 #[must_use = "its cells belong to a memory: send it, or free it"]
 pub struct Packet {
     pub(super) head: Box<Cell>,
     pub(super) len: u32,
     pub(super) frame: Frame,
-    /// When it arrived.
+    /// When the packet arrived.
     pub arrived: Time,
-    /// How long before that it may have arrived without being read; set by the worker.
+    /// How long before `arrived` the packet may have waited unread. The worker sets it.
     pub(crate) waited: Duration,
-    /// When it was due to leave; set by the line.
+    /// When the packet is due to leave. The line sets it.
     pub due: Time,
-    /// Held back so that others overtake it; set by the line.
+    /// Whether the packet is held back so that others overtake it. The line sets it.
     pub(crate) held: bool,
-    /// The line's slot for its flow; set by the line.
+    /// The line's slot for the packet's flow. The line sets it.
     pub(crate) slot: u16,
 }
 
@@ -32,16 +32,16 @@ pub struct Packet {
 pub enum Received {
     /// A packet.
     Packet(Packet),
-    /// The bytes were not a valid frame; they are gone.
+    /// The bytes were not a valid frame, and were discarded.
     Malformed(Malformed),
-    /// There was no memory for the packet; it is gone.
+    /// There was no memory for the packet, which was discarded.
     Exhausted,
 }
 
 impl Packet {
-    /// Receives a packet. `read` fills the slices of `buffer` with a virtio-net header and a frame,
-    /// and returns their length, with the four bytes of a VLAN tag if the kernel took one out of
-    /// the frame; the tag is put back.
+    /// Receives a packet. `read` fills the slices of `buffer` with a virtio-net header and a frame.
+    /// It returns their length in bytes and, if the kernel took a VLAN tag out of the frame, the
+    /// four bytes of the tag. `receive` puts the tag back.
     ///
     /// # Errors
     /// The error that `read` returned.
@@ -89,7 +89,7 @@ impl Packet {
         })
     }
 
-    /// Makes a packet of these bytes, which begin with a virtio-net header: for tests and
+    /// Makes a packet of these bytes, which begin with a virtio-net header. For tests and
     /// generators.
     #[must_use]
     pub fn of(bytes: &[u8], memory: &mut Memory, now: Time) -> Received {
@@ -107,8 +107,8 @@ impl Packet {
         received
     }
 
-    /// Makes a packet of these bytes in one cell; `None` if they do not fit, are not a valid frame,
-    /// or there is no memory.
+    /// Makes a packet of these bytes in one cell. `None` if the bytes do not fit into a cell or are
+    /// not a valid frame, or if there is no memory.
     pub(super) fn in_one_cell(bytes: &[u8], memory: &mut Memory, now: Time) -> Option<Self> {
         let frame = parse(bytes, bytes.len()).ok()?;
         if bytes.len() > CELL_BYTES {
@@ -135,19 +135,19 @@ impl Packet {
         &self.frame
     }
 
-    /// Returns the number of frames that it would be on a wire.
+    /// Returns the number of frames that the packet would be on a wire.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.frame.segments.count
     }
 
-    /// Returns its virtio-net header.
+    /// Returns the packet's virtio-net header.
     #[must_use]
     pub fn vnet(&self) -> VnetHeader {
         VnetHeader::read(self.head.bytes()).expect("was parsed")
     }
 
-    /// Returns the Ethernet destination and source.
+    /// Returns the Ethernet destination and source addresses.
     #[must_use]
     pub fn addresses(&self) -> ([u8; 6], [u8; 6]) {
         let ethernet = &self.head.bytes()[VNET_BYTES..];
@@ -155,39 +155,40 @@ impl Packet {
         (address(0), address(6))
     }
 
-    /// Passes all its bytes to `write`, in parts.
+    /// Passes all bytes of the packet to `write`, in parts.
     pub fn gather<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         gather(&self.head, 0, write)
     }
 
-    /// Returns the length of its Ethernet frame as it is, not as segments on a wire.
+    /// Returns the length of the packet's Ethernet frame. A super-packet counts as it is, not as
+    /// segments.
     #[must_use]
     pub fn ethernet_bytes(&self) -> u32 {
         self.len.saturating_sub(u32::try_from(VNET_BYTES).expect("ten"))
     }
 
-    /// Returns its Ethernet frame, in parts.
+    /// Returns the packet's Ethernet frame, in parts.
     pub fn ethernet(&self) -> impl Iterator<Item = &[u8]> {
         let mut header = VNET_BYTES;
         parts(&self.head).map(move |part| &part[std::mem::take(&mut header)..])
     }
 
-    /// Lets `change` edit the headers, from the Ethernet header on, and parses them again.
+    /// Lets `change` edit the headers, from the Ethernet header on, and parses the headers again.
     ///
     /// # Errors
-    /// [`Malformed`] if the headers are not valid after the change, which stays.
+    /// [`Malformed`] if the headers are invalid after the change. The change is not undone.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, Malformed> {
         let result = change(&mut self.head.bytes_mut()[VNET_BYTES..]);
         self.frame = parse(self.head.bytes(), usize::try_from(self.len).expect("32 bits fit"))?;
         Ok(result)
     }
 
-    /// Passes its Ethernet frame to `write`, in parts.
+    /// Passes the packet's Ethernet frame to `write`, in parts.
     pub fn gather_ethernet<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         gather(&self.head, VNET_BYTES, write)
     }
 
-    /// Returns whether its network header says that the packet is longer than it is.
+    /// Returns whether the network header states a greater length than the packet has.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         let at = usize::from(self.frame.network_at);
@@ -201,16 +202,16 @@ impl Packet {
         self.frame.segments.count == 1 && at as u64 + stated > u64::from(self.ethernet_bytes())
     }
 
-    /// Returns the type behind its Ethernet header and tags; 0x0806 is ARP.
+    /// Returns the ethertype behind the Ethernet addresses and tags; 0x0806 is ARP.
     pub(crate) fn ethertype(&self) -> u16 {
         let behind = VNET_BYTES + usize::from(self.frame.network_at);
         let word = self.head.bytes().get(behind - 2..behind).and_then(<[u8]>::first_chunk);
         word.map_or(0, |word| u16::from_be_bytes(*word))
     }
 
-    /// Returns whether kernels send such packets by themselves, among those that they are asked to
-    /// send: ARP, IGMP, and over IPv6 neighbour discovery (RFC 4861) and multicast listener reports
-    /// (RFC 3810).
+    /// Returns whether the packet is of a kind that kernels send on their own, between the packets
+    /// of programs: ARP, IGMP, neighbour discovery (RFC 4861) and multicast listener reports (RFC
+    /// 3810).
     pub(crate) fn is_housekeeping(&self) -> bool {
         const IGMP: u8 = 2;
         const ICMP6: u8 = 58;
@@ -225,13 +226,13 @@ impl Packet {
         }
     }
 
-    /// Returns its bytes in one piece.
+    /// Returns the bytes of the packet in one piece.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         parts(&self.head).flatten().copied().collect()
     }
 
-    /// Returns its cells to `memory`.
+    /// Returns the cells of the packet to `memory`.
     pub fn free(self, memory: &mut Memory) {
         memory.release(self.head);
     }
@@ -258,7 +259,7 @@ impl Packet {
     }
 }
 
-/// Moves the offset of a partial checksum by the length of a tag that was inserted before it.
+/// Moves the offset of a partial checksum by the length of a tag that was inserted in front of it.
 fn shift_partial_checksum(head: &mut Cell) {
     let mut vnet = VnetHeader::read(head.bytes()).expect("longer than that");
     if vnet.needs_checksum() {

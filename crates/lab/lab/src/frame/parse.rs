@@ -1,21 +1,22 @@
-//! Parses bytes into a [`Frame`]: the only place that checks what a port delivers.
+//! Parses bytes into a [`Frame`]. Only this module checks what a port delivers.
 //!
-//! A frame of an unknown kind is valid, but has no flow. Invalid are frames that no port may
-//! deliver: those shorter than an Ethernet header, and super-packets whose virtio-net header
-//! contradicts the frame, since splitting them would write outside of the headers.
+//! A frame of an unknown kind is valid, but has no flow. Two kinds of frames are invalid, because
+//! no port may deliver them: frames shorter than an Ethernet header, and super-packets whose
+//! virtio-net header contradicts the frame. Splitting such a super-packet would write outside of
+//! its headers.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};
 
-/// Limit on the VLAN tags that are skipped. What follows further tags is not parsed.
+/// Limit on the VLAN tags that are skipped. Headers behind further tags are not parsed.
 const MAX_TAGS: usize = 2;
 
-/// Limit on the IPv6 extension headers that are skipped. The next header's type then counts as the
-/// protocol.
+/// Limit on the IPv6 extension headers that are skipped. The type of the header after them then
+/// counts as the protocol.
 const MAX_EXTENSIONS: usize = 8;
 
 /// Limit on the length of a packet, in bytes: 64 KB of IP, two tags, the Ethernet header and the
-/// virtio-net header. A longer one is [`Malformed::Long`].
+/// virtio-net header. A longer packet is [`Malformed::Long`].
 pub(crate) const MAX_PACKET: usize = VNET_BYTES + ETHERNET_BYTES + 4 * MAX_TAGS + 65_535;
 
 const TCP: u8 = 6;
@@ -24,16 +25,16 @@ const UDP: u8 = 17;
 /// Why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Malformed {
-    /// Shorter than its headers.
+    /// The packet is shorter than a virtio-net header and an Ethernet header.
     #[error("shorter than its headers")]
     Short,
-    /// Longer than any port carries.
+    /// The packet is longer than any port carries.
     #[error("longer than {MAX_PACKET} bytes")]
     Long,
-    /// The partial checksum lies outside the frame.
+    /// The partial checksum lies outside the cell of the headers.
     #[error("a checksum outside the frame")]
     Checksum,
-    /// An unknown kind of segmentation.
+    /// The virtio-net header states an unknown kind of segmentation.
     #[error("segmentation of an unknown kind")]
     Kind,
     /// The virtio-net header of a super-packet contradicts its frame.
@@ -42,7 +43,7 @@ pub enum Malformed {
 }
 
 /// Parses a packet of `len` bytes. `head` is its beginning, which must contain all headers. Both
-/// count from the virtio-net header.
+/// `len` and `head` include the virtio-net header.
 ///
 /// # Errors
 /// [`Malformed`] if the packet is shorter than its headers or longer than `MAX_PACKET`, or its
@@ -60,7 +61,7 @@ pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let found = find(head);
     if vnet.needs_checksum() {
         let end = u32::from(vnet.csum_start) + u32::from(vnet.csum_offset) + 2;
-        // The checksum must be in the cell of the headers, or it could not be written there.
+        // The checksum must be in the same cell as the headers. It could not be written elsewhere.
         if usize::try_from(end).is_ok_and(|end| end > head.len()) {
             return Err(Malformed::Checksum);
         }
@@ -82,7 +83,7 @@ pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     })
 }
 
-/// What was found before segmentation is looked at.
+/// What was found in a frame before its segmentation is checked.
 struct Found {
     flow: Flow,
     vlan: Option<u16>,
@@ -94,8 +95,8 @@ struct Found {
     fragment: bool,
 }
 
-/// Returns whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the
-/// one used before the latter, which libpcap and switches know too.
+/// Returns whether an ethertype says that a VLAN tag follows. These are the ethertypes of 802.1Q
+/// and 802.1ad, and 0x9100, which was used before 802.1ad. libpcap and switches also know 0x9100.
 pub(crate) fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }
@@ -225,7 +226,7 @@ fn super_packet(
     if !fits || headers >= len {
         return Err(Malformed::Segmentation);
     }
-    // A different length field would be wrong in each segment.
+    // A wrong length field would be wrong in each segment too.
     let ip = &head[found.network_at..];
     let stated = match network {
         Network::V4 => word(ip, 2).map(u32::from),

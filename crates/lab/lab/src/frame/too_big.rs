@@ -11,7 +11,7 @@ use std::net::IpAddr;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
-/// Bytes of the packet that are quoted: a whole reply has at most 576 bytes over IPv4 and 1,280
+/// Bytes of the packet that a reply quotes: a whole reply has at most 576 bytes over IPv4 and 1,280
 /// over IPv6.
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1_280 - 48;
@@ -19,14 +19,15 @@ const QUOTE_V6: usize = 1_280 - 48;
 const TTL: u8 = 64;
 
 impl Packet {
-    /// Returns the bytes above Ethernet of the longest frame that the packet would be on a wire.
+    /// Returns the length of the longest frame that the packet would be on a wire, in bytes above
+    /// Ethernet.
     pub(crate) fn network_bytes(&self) -> u32 {
         let segments = self.frame.segments;
         segments.full.max(segments.last).saturating_sub(u32::from(self.frame.network_at))
     }
 
-    /// Returns the reply that tells the sender to send at most `mtu` bytes above Ethernet. `None`
-    /// if a router would not reply either, or there is no memory.
+    /// Returns the reply by which the sender learns to send at most `mtu` bytes above Ethernet.
+    /// `None` if a router would not reply to this packet, or if there is no memory.
     pub(crate) fn too_big(&self, mtu: u32, memory: &mut Memory, now: Time) -> Option<Self> {
         let (to, from) = self.addresses();
         let at = usize::from(self.frame.network_at);
@@ -35,7 +36,7 @@ impl Packet {
         let flow = self.frame.flow;
         let kind =
             self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at)).copied();
-        // A router replies neither to multicasts nor to errors.
+        // A router replies neither to multicasts nor to error messages.
         if to[0] & 1 == 1 || flow.destination.is_multicast() || flow.source.is_unspecified() {
             return None;
         }
@@ -80,7 +81,7 @@ impl Packet {
     }
 }
 
-/// Returns an ICMP message with its checksum, which covers `pseudo` too.
+/// Returns an ICMP message with its checksum, which also covers `pseudo`.
 fn checked(parts: &[&[u8]], pseudo: &[u8]) -> Vec<u8> {
     let mut message = parts.concat();
     let mut sum = Sum::default();

@@ -1,14 +1,14 @@
-//! Detects frames with partial checksums that are not marked as such: a virtual cable delivers them
-//! to programs that read it past the kernel.
+//! Detects frames whose checksums are partial but not marked as partial. A virtual cable delivers
+//! such frames to programs that bypass the kernel to read from it.
 
 use super::checksum::Sum;
 use super::vnet::{NEEDS_CSUM, VnetHeader};
 use super::{Network, Packet};
 
 impl Packet {
-    /// Marks a single frame's checksum as partial if the field of TCP or UDP has the sum of the
-    /// pseudo header, which is what a kernel leaves there for a card. If that is by chance the
-    /// complete checksum, no harm is done: completing it gives the same value.
+    /// Marks a single frame's checksum as partial if the checksum field of TCP or UDP contains the
+    /// sum of the pseudo header. A kernel leaves that sum there for a card to complete. If the sum
+    /// is by chance the complete checksum, no harm is done: completing it gives the same value.
     pub fn mark_partial_checksum(&mut self) {
         let frame = self.frame;
         let (network, transport) = (usize::from(frame.network_at), usize::from(frame.transport_at));

@@ -1,14 +1,14 @@
 //! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6;
 //! `linux/virtio_net.h`).
 //!
-//! Ten bytes in the machine's byte order: flags, kind of segmentation, length of the headers, bytes
-//! of payload per segment, offset at which a partial checksum begins, and offset of the checksum
-//! field from there.
+//! The header has ten bytes in the machine's byte order: flags (1), kind of segmentation (1),
+//! length of the headers (2), bytes of payload per segment (2), offset at which a partial checksum
+//! begins (2), and offset of the checksum field from there (2).
 
 /// Bytes of the header.
 pub const VNET_BYTES: usize = 10;
 
-/// The checksum is partial: its field has the sum of the pseudo header.
+/// The checksum is partial: its field contains the sum of the pseudo header.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 
 /// No segmentation: one frame.
@@ -17,30 +17,30 @@ pub(crate) const GSO_NONE: u8 = 0;
 pub(crate) const GSO_TCPV4: u8 = 1;
 /// TCP over IPv6.
 pub(crate) const GSO_TCPV6: u8 = 4;
-/// UDP, each segment a datagram.
+/// UDP, where each segment is a datagram.
 pub(crate) const GSO_UDP_L4: u8 = 5;
-/// In addition: only the first segment has TCP's CWR.
+/// A flag in addition to the kind: only the first segment has TCP's CWR.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
-/// The header, field by field.
+/// The fields of the header.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct VnetHeader {
-    /// Bit 0: the checksum is partial. Bit 1: it was verified.
+    /// Bit 0: the checksum is partial. Bit 1: the checksum was verified.
     pub flags: u8,
-    /// Kind of segmentation.
+    /// Kind of segmentation, 0 for a single frame.
     pub gso_type: u8,
     /// Length of the headers, counted from the Ethernet header. Only a hint.
     pub hdr_len: u16,
-    /// Payload in each segment but the last.
+    /// Bytes of payload in each segment except the last.
     pub gso_size: u16,
-    /// Where the checksum's coverage begins, counted from the Ethernet header.
+    /// Offset at which the checksum's coverage begins, counted from the Ethernet header.
     pub csum_start: u16,
-    /// Offset of the checksum field, counted from there.
+    /// Offset of the checksum field, counted from `csum_start`.
     pub csum_offset: u16,
 }
 
 impl VnetHeader {
-    /// Reads the first bytes of a packet; `None` if there are too few.
+    /// Reads the header from the first bytes of a packet; `None` if there are too few bytes.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; VNET_BYTES] = bytes.first_chunk()?;
@@ -74,7 +74,7 @@ impl VnetHeader {
         self.flags & NEEDS_CSUM != 0
     }
 
-    /// Returns whether it is a super-packet.
+    /// Returns whether the packet is a super-packet.
     #[must_use]
     pub fn is_super(&self) -> bool {
         self.gso_type != GSO_NONE

@@ -19,7 +19,7 @@ pub enum HostsError {
         /// The names of the missing capabilities.
         missing: String,
     },
-    /// Privileges are missing, and the kernel does not give them in namespaces of the user's own.
+    /// Privileges are missing, and the kernel does not give them to the user in new namespaces.
     #[error(
         "this needs {missing}, which this process lacks, and it cannot create namespaces in which \
          it would have them ({step}: {error}): run it as root (sudo), or let users create \
@@ -42,14 +42,14 @@ pub enum HostsError {
     Exists {
         /// The lab's name.
         lab: String,
-        /// The process that made it.
+        /// The number of the process that made the lab.
         owner: u32,
     },
-    /// A namespace that others made has the name.
+    /// A namespace that the lab did not make has the name.
     #[error("{} exists, and no lab of Sprat made it: rename the lab or the host, or remove it \
          yourself", path.display())]
     Taken {
-        /// Its path.
+        /// The path of that namespace.
         path: PathBuf,
     },
     /// There is no lab of this name.
@@ -58,17 +58,17 @@ pub enum HostsError {
         path.display()
     )]
     Unknown {
-        /// The name.
+        /// The name that was given.
         lab: String,
-        /// The path that its state file would have.
+        /// The path at which its state file would be.
         path: PathBuf,
     },
     /// The state file is invalid.
     #[error("{}: not a lab's state: {why}; look at it, and remove it by hand", path.display())]
     State {
-        /// The file.
+        /// The path of the state file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// What is wrong in the file.
         why: String,
     },
     /// The owner of a lab does not take it down.
@@ -77,23 +77,23 @@ pub enum HostsError {
          again"
     )]
     Stuck {
-        /// The lab.
+        /// The lab's name.
         lab: String,
-        /// The owner's process.
+        /// The number of the owner's process.
         owner: u32,
     },
-    /// Something had to be left in place.
+    /// Something could not be removed.
     #[error("{}: left as it is: {why}", path.display())]
     Leftover {
-        /// Its path.
+        /// The path of what was left.
         path: PathBuf,
-        /// The reason.
+        /// Why it was left.
         why: String,
     },
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error("{what}: {error}")]
     Refused {
-        /// The operation that failed, and where.
+        /// The operation that failed, and its object.
         what: String,
         /// The kernel's error.
         error: io::Error,

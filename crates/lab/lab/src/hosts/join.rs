@@ -8,13 +8,15 @@ use super::{Host, HostsError, HostsPlan, Interface, MAX_HOSTS, kernel, privilege
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-/// Makes a host in a lab that has no running owner ([`super::LabHosts::leave`]). A cable leads from
-/// the host's first interface to a new port, `port`, of the bridge of the host `switch`; `switch`
-/// names the host and the bridge. The host is removed with the lab.
+/// Makes a host in a lab that has no running owner ([`super::LabHosts::leave`]), and connects it to
+/// a switch of the lab. `switch` names the switch's host and the bridge in it. A cable leads from
+/// the first interface of `host` to `port`, a new port of that bridge. The host is removed with the
+/// lab.
 ///
 /// # Errors
-/// There is no such lab, or its owner runs; the host is invalid, or its name is taken; the kernel
-/// refuses. What was made by then is removed.
+/// There is no such lab, its owner runs, or it is full. The host is invalid, or its name is taken.
+/// Privileges are missing, or the kernel refuses a step. The parts of the host that were already
+/// made are removed.
 ///
 /// # Panics
 /// The host has no interface.
@@ -91,7 +93,7 @@ fn make(
         .map_err(refused("make its cable a port"))
 }
 
-/// Opens a namespace of a lab, if it is the one that the lab made.
+/// Opens a namespace of a lab, if it is still the one that the lab made.
 fn open(state: &State, name: &str) -> Option<File> {
     let entry = state.namespace.iter().find(|entry| entry.name == name)?;
     match namespace::find(name).ok()? {

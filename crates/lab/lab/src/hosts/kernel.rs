@@ -3,15 +3,15 @@
 use super::{Host, HostsError, WINDOW_BYTES};
 use std::{fs, io};
 
-/// TCP counters of the network namespace of the thread that reads them.
+/// The TCP counters of the network namespace of the thread that reads the file.
 const COUNTERS: &str = "/proc/thread-self/net/netstat";
 
-/// Counts how often all TCP connections together reached the second of the three sizes in
-/// `net.ipv4.tcp_mem`.
+/// The counter of how often the memory of all TCP connections together reached the second of the
+/// three sizes in `net.ipv4.tcp_mem`.
 const SHORTAGES: &str = "TCPMemoryPressures";
 
 /// Sets the kernel up in the calling thread's namespace: large windows, no metrics of earlier
-/// connections, addresses usable at once; then the plan's sysctls.
+/// connections, and addresses that are usable at once. Then applies the plan's sysctls.
 pub(super) fn set(host: &Host) -> Result<(), HostsError> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
@@ -26,7 +26,7 @@ pub(super) fn set(host: &Host) -> Result<(), HostsError> {
     {
         let path = format!("/proc/sys/net/{}", key.replace('.', "/"));
         match fs::write(&path, value) {
-            // A kernel without IPv6 does not have these settings.
+            // A kernel without IPv6 does not have this setting.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && key == "ipv6.conf.default.accept_dad" => {}
@@ -45,14 +45,14 @@ pub(super) fn set(host: &Host) -> Result<(), HostsError> {
 /// for TCP.
 ///
 /// # Errors
-/// The counters cannot be read, or this kernel has none of that name.
+/// The counters cannot be read, or this kernel does not have this counter.
 pub(super) fn memory_shortages() -> io::Result<u64> {
     counter(&fs::read_to_string(COUNTERS)?, SHORTAGES)
         .ok_or_else(|| io::Error::other(format!("{COUNTERS} has no {SHORTAGES}")))
 }
 
-/// Finds a counter in pairs of lines: the first has names, the second their numbers in the same
-/// order.
+/// Finds a counter in pairs of lines: the first line has names, the second has the numbers in the
+/// same order.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<_> = text.lines().collect();
     lines.chunks_exact(2).find_map(|pair| {

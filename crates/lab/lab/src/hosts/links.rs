@@ -21,15 +21,15 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 
-/// Length of an interface's transmit queue, in frames; a super-packet counts as one. The kernel's
-/// default of 1,000 is only 4 ms of acknowledgements at 10 Gb/s.
+/// Length of an interface's transmit queue, in frames. A super-packet counts as one frame. The
+/// kernel's default of 1,000 is only 4 ms of acknowledgements at 10 Gb/s.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// Messages read before a request is given up.
+/// Limit on the messages that are read for a request before it fails.
 const MAX_ANSWERS: usize = 64;
 
-/// The interfaces of a namespace. The socket stays in the namespace in which it was made, whichever
-/// thread uses it.
+/// The interfaces of a namespace. The socket belongs to the namespace in which it was made,
+/// whichever thread uses the socket.
 #[derive(Debug)]
 pub(crate) struct Links {
     socket: Socket,
@@ -41,7 +41,7 @@ impl Links {
         within(namespace, Self::here)?
     }
 
-    /// Opens the interfaces of the calling thread's namespace.
+    /// Opens netlink in the calling thread's namespace.
     pub(crate) fn here() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -56,7 +56,7 @@ impl Links {
         self.set_up(index, &[LinkAttribute::TxQueueLen(QUEUE_FRAMES)])
     }
 
-    /// Makes a pair of interfaces, one here and one in another namespace.
+    /// Makes a pair of joined interfaces, one here and one in another namespace.
     pub(super) fn pair(&mut self, here: &str, there: &str, namespace: &File) -> io::Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes.push(LinkAttribute::IfName(there.to_owned()));
@@ -159,7 +159,8 @@ impl Links {
         self.request(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
     }
 
-    /// Sends a request and reads its answer, which the kernel has ready when the send returns.
+    /// Sends a request and reads the kernel's answer, which is available as soon as the send
+    /// returns.
     fn request(
         &mut self,
         message: RouteNetlinkMessage,

@@ -1,11 +1,11 @@
 //! Virtual hosts: network namespaces with interfaces and addresses, the commands that run in them,
 //! and their removal, even after their owner was killed.
 //!
-//! A [`HostsPlan`] says what to make. [`LabHosts::make`] makes it, and writes a state file before
-//! it makes anything. The caller then opens the TAPs of its boxes in the hosts' namespaces, and
-//! [`LabHosts::configure`] gives all interfaces their addresses. Everything that a lab makes lives
-//! inside namespaces of its own, so nothing outside them is ever changed: no interface of the
-//! machine, and no namespace that others made, even one of the same name.
+//! A [`HostsPlan`] says what to make. [`LabHosts::make`] writes a state file and then makes the
+//! hosts. The caller then opens the TAPs of its boxes in the hosts' namespaces, and
+//! [`LabHosts::configure`] gives all interfaces their addresses. Everything that a lab makes is
+//! inside its own namespaces. So nothing outside them is ever changed: no interface of the machine,
+//! and no namespace that others made, even if it has the same name.
 
 mod error;
 mod join;

@@ -20,29 +20,29 @@ use std::time::{Duration, Instant};
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Time limit for processes to end after SIGTERM, before they get SIGKILL.
+/// Time for processes to end after SIGTERM, before they get SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time limit for processes to disappear after SIGKILL.
+/// Limit on the time for processes to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Returns the path of a namespace's name.
+/// Returns the path of a namespace, given its name.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(NAMES).join(name)
 }
 
-/// Returns whether something has the name.
+/// Returns whether a file of this name exists, even if it is not a namespace.
 pub(super) fn is_taken(name: &str) -> bool {
     fs::symlink_metadata(path(name)).is_ok()
 }
 
-/// Makes a namespace and gives it a name. Before it gets the name, `record` gets its inode, and may
-/// refuse.
+/// Makes a namespace and gives it a name. Before the namespace has a name, `record` is called with
+/// its inode. If `record` fails, the namespace gets no name.
 ///
 /// # Errors
-/// [`HostsError::Taken`] if others have the name; otherwise the kernel's or `record`'s error.
+/// [`HostsError::Taken`] if the name is taken; otherwise the error of the kernel or of `record`.
 pub(super) fn make(
     name: &str,
     record: impl FnOnce(u64) -> Result<(), HostsError> + Send,
@@ -67,9 +67,9 @@ pub(super) fn make(
 }
 
 /// Makes the directory of names as `ip netns add` does: mounted on itself, and shared. If it were a
-/// plain directory, that command would later mount it on itself with every name in it; each
-/// namespace would then be mounted twice, the lower mount could not be reached, and it could not be
-/// removed before the next boot.
+/// plain directory, `ip netns add` would later mount it on itself, together with all names in it.
+/// Each namespace would then be mounted twice. The lower mount could not be reached, so the
+/// namespace could not be removed before the next boot.
 fn make_folder() -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(NAMES)?;
     let folder = File::open(NAMES)?;
@@ -83,11 +83,12 @@ fn make_folder() -> io::Result<()> {
     Ok(())
 }
 
-/// What has a namespace's name.
+/// What a namespace's name refers to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Found {
     Nothing,
-    /// A file on which no namespace is mounted: its maker was stopped before it was.
+    /// A file on which no namespace is mounted, because its maker was stopped before it mounted
+    /// one.
     Bare,
     Namespace(u64),
     Other,
@@ -107,7 +108,8 @@ pub(super) fn find(name: &str) -> io::Result<Found> {
     })
 }
 
-/// Removes a namespace's name; the namespace disappears with it unless processes are still in it.
+/// Removes a namespace's name. The namespace disappears with its name, unless processes are still
+/// in it.
 pub(super) fn remove(name: &str) -> Result<(), HostsError> {
     let path = path(name);
     let refused = || HostsError::refused(format!("remove {}", path.display()));
@@ -121,10 +123,10 @@ pub(super) fn remove(name: &str) -> Result<(), HostsError> {
     }
 }
 
-/// Ends all processes in a namespace, given by its inode: with SIGTERM, then with SIGKILL.
+/// Ends all processes in the namespace with this inode: with SIGTERM, then with SIGKILL.
 ///
 /// # Errors
-/// Some processes remain.
+/// Some processes remain, or `/proc` cannot be read.
 pub(super) fn end_processes(inode: u64) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -139,7 +141,7 @@ pub(super) fn end_processes(inode: u64) -> io::Result<()> {
         let signal = if waited < GRACE { Signal::TERM } else { Signal::KILL };
         for pid in residents {
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            // Checked again while the pidfd keeps the process number from being reused.
+            // Checks again: from now on the pidfd keeps the process number from being reused.
             if is_inside(pid, inode) {
                 let _ = pidfd_send_signal(process, signal);
             }
@@ -161,7 +163,7 @@ fn residents(inode: u64) -> io::Result<Vec<Pid>> {
 }
 
 fn is_inside(pid: Pid, inode: u64) -> bool {
-    // A process that has ended but was not waited for shows nothing here.
+    // The file does not exist for a process that has ended but was not waited for.
     fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()))
         .is_ok_and(|file| file.ino() == inode)
 }

@@ -1,4 +1,4 @@
-//! The plan of a lab's hosts, complete: nothing is left to choose when they are made.
+//! The complete plan of a lab's hosts: when they are made, nothing is left to choose.
 
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub const MIN_MTU: u32 = 1_280;
 /// The largest MTU of an interface, in bytes: that of a TAP.
 pub const MAX_MTU: u32 = 65_521;
 
-/// Default limit on the TCP windows of a host, in bytes: twice what 10 Gb/s at 400 ms need.
+/// Default limit on the TCP windows of a host, in bytes: twice what 10 Gb/s at 400 ms needs.
 pub const WINDOW_BYTES: u64 = 1 << 30;
 
 /// The hosts of a lab and the cables between them.
@@ -42,38 +42,39 @@ pub const WINDOW_BYTES: u64 = 1 << 30;
 pub struct HostsPlan {
     /// The lab's name; see [`is_name`].
     pub name: String,
-    /// Its hosts; at most [`MAX_HOSTS`].
+    /// The hosts of the lab; at most [`MAX_HOSTS`].
     pub hosts: Vec<Host>,
-    /// Cables between hosts without a box; at most [`MAX_CABLES`].
+    /// Cables that join two hosts without a box; at most [`MAX_CABLES`].
     pub cables: Vec<Cable>,
 }
 
 /// A host: a network namespace and what is in it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Host {
-    /// Its name; see [`is_name`].
+    /// The host's name; see [`is_name`].
     pub name: String,
-    /// Its interfaces; at most [`MAX_INTERFACES`].
+    /// The host's interfaces; at most [`MAX_INTERFACES`].
     pub interfaces: Vec<Interface>,
-    /// Its routes; at most [`MAX_ROUTES`].
+    /// The host's routes; at most [`MAX_ROUTES`].
     pub routes: Vec<Route>,
-    /// Kernel settings below `/proc/sys/net`, by their names without `net.`; at most
+    /// Kernel settings below `/proc/sys/net`, by their names without `net.`. At most
     /// [`MAX_SYSCTLS`].
     pub sysctls: BTreeMap<String, String>,
-    /// A command that runs in it, for `sh -c`.
+    /// A command that runs in the host, by `sh -c`.
     pub run: Option<String>,
-    /// Name of a kernel bridge that joins all its interfaces, which makes the host a switch.
+    /// Name of a kernel bridge that joins all interfaces of the host, which makes the host a
+    /// switch.
     pub bridge: Option<String>,
 }
 
-/// An interface. If a cable ends in it, the lab makes it; otherwise the caller does.
+/// An interface. The lab makes it if a cable ends in it; otherwise the caller must make it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interface {
-    /// Its name, at most [`MAX_INTERFACE_NAME`] bytes.
+    /// The interface's name, of at most [`MAX_INTERFACE_NAME`] bytes.
     pub name: String,
-    /// Its addresses.
+    /// The interface's addresses.
     pub addresses: Vec<IpNet>,
-    /// The MTU: length of the longest packet, in bytes; [`MIN_MTU`] to [`MAX_MTU`].
+    /// The MTU: the length of the longest packet, in bytes. [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: u32,
 }
 
@@ -89,7 +90,7 @@ pub struct Route {
 /// A pair of interfaces; frames sent on one arrive at the other.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cable {
-    /// Its ends.
+    /// The two ends of the cable.
     pub ends: [CableEnd; 2],
 }
 
@@ -106,7 +107,7 @@ pub struct CableEnd {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct InvalidPlan {
-    /// The host or the cable.
+    /// The host or the cable that is at fault.
     pub place: String,
     /// What is wrong, and how to correct it.
     pub what: String,
@@ -119,7 +120,7 @@ impl HostsPlan {
         format!("{}-{}", self.name, host.name)
     }
 
-    /// Returns the index of a host.
+    /// Returns the index of the host with this name.
     #[must_use]
     pub fn position(&self, host: &str) -> Option<usize> {
         self.hosts.iter().position(|other| other.name == host)
@@ -128,7 +129,8 @@ impl HostsPlan {
     /// Checks the plan.
     ///
     /// # Errors
-    /// The first fault: a bad name, a limit, or a duplicate.
+    /// The first fault: an invalid name, an exceeded limit, a duplicate, a cable that ends in no
+    /// interface, or a gateway that is out of reach.
     pub fn check(&self) -> Result<(), InvalidPlan> {
         let at = |place: &str, what: String| Err(InvalidPlan { place: place.to_owned(), what });
         if !is_name(&self.name) {
@@ -179,7 +181,7 @@ impl HostsPlan {
 }
 
 impl Host {
-    /// Returns an interface by its name.
+    /// Returns the interface with this name.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
@@ -269,8 +271,8 @@ fn is_interface(name: &str) -> bool {
 pub(super) const NAME_RULE: &str =
     "is not a name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
 
-/// Returns whether a lab or a host can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`,
-/// without `-` at either end.
+/// Returns whether a lab or a host can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`. A
+/// name must not begin or end with `-`.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

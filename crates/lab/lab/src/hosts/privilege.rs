@@ -8,7 +8,7 @@ const NEEDED: [(CapabilitySet, &str); 2] = [
     (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN (namespaces, mounts)"),
 ];
 
-/// Returns the needed capabilities that this thread lacks, each with its name and purpose.
+/// Returns the capabilities that labs need and this thread lacks, each with its name and purpose.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
     let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -19,11 +19,11 @@ fn lacking(has: CapabilitySet) -> Vec<&'static str> {
     NEEDED.iter().filter(|(needed, _)| !has.contains(*needed)).map(|&(_, name)| name).collect()
 }
 
-/// Checks that hosts can be made.
+/// Checks that this thread may make hosts.
 ///
 /// # Errors
-/// [`HostsError::MissingPrivileges`] if this thread lacks a capability that making hosts requires;
-/// it names those that are missing.
+/// [`HostsError::MissingPrivileges`] if this thread lacks a capability that it needs to make hosts.
+/// The error names the missing capabilities.
 pub fn check() -> Result<(), HostsError> {
     match missing() {
         missing if missing.is_empty() => Ok(()),

@@ -1,7 +1,8 @@
 //! Labs for users who are not root: the process moves into a user namespace in which it is root.
 //!
-//! With it come a network namespace, separate from the machine's network, and a mount namespace
-//! with an empty `/run/netns`. All three disappear with the process and its children.
+//! The process also gets a network namespace, which is separate from the machine's network, and a
+//! mount namespace with an empty `/run/netns`. All three namespaces disappear with the process and
+//! its children.
 
 use super::namespace;
 use super::privilege::missing;
@@ -18,15 +19,15 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::Path;
 
-/// The system's directory for data of this boot; `/run/netns` is in it.
+/// The system's directory for data of this boot, which contains `/run/netns`.
 const RUN: &str = "/run";
 
 /// If the process lacks the privileges to make hosts, moves it into namespaces of its own and
-/// returns `true`. [`StateDir::usual`] stays as it was. Call it before starting other threads: the
-/// kernel refuses it to a process with several.
+/// returns `true`. [`StateDir::usual`] stays the same. Call this before you start other threads:
+/// the kernel refuses the move to a process with several threads.
 ///
 /// # Errors
-/// The kernel does not allow this user namespaces, or gives no privileges in them.
+/// The kernel does not allow these namespaces to this user, or gives no privileges in them.
 pub fn enter_own_namespaces() -> Result<bool, HostsError> {
     let missing = missing();
     if missing.is_empty() {
@@ -41,7 +42,7 @@ pub fn enter_own_namespaces() -> Result<bool, HostsError> {
     StateDir::keep_usual();
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
     unshare(flags).map_err(io::Error::from).map_err(own("making them"))?;
-    // Without the right to set groups, a user may map its own group.
+    // A user that gives up the right to set groups may map its own group.
     fs::write("/proc/self/setgroups", "deny").map_err(own("giving up groups"))?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(own("becoming root in them"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
@@ -50,7 +51,7 @@ pub fn enter_own_namespaces() -> Result<bool, HostsError> {
     Ok(true)
 }
 
-/// Makes a network namespace that disappears with this process, unless one of that name exists.
+/// Makes a network namespace that disappears with this process. Does nothing if the name is taken.
 ///
 /// # Errors
 /// The namespace cannot be created or named: for example, privileges are missing.
@@ -71,9 +72,9 @@ fn mount_own_names() -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces `/run` by a directory with the same content, in which this process may make more.
+/// Replaces `/run` by a directory with the same content in which this process may make directories.
 fn replace_run() -> io::Result<()> {
-    // Prepared in a directory outside of `/run`; only this mount namespace sees it.
+    // The new directory is prepared outside of `/run`. Only this mount namespace sees it.
     let made = Path::new("/tmp");
     mount("sprat", made, "tmpfs", MountFlags::empty(), None)?;
     for entry in fs::read_dir(RUN)? {

@@ -1,4 +1,4 @@
-//! Runs commands in hosts: reports their output line by line and how they end, and leaves no
+//! Runs commands in hosts. Reports their output line by line and how they end, and leaves no
 //! process behind.
 
 use super::{HostsError, LabHosts, within};
@@ -13,17 +13,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Limit on the length of a line of output with its end, in bytes. A longer line arrives in parts.
+/// Limit on the length of a line of output, including its end, in bytes. A longer line arrives in
+/// parts.
 pub const MAX_LINE: u64 = 64 * 1024;
 
-/// Lines that may wait to be taken; then the commands block.
+/// Limit on the lines that wait to be read. When it is reached, the commands block.
 const QUEUE_LINES: usize = 256;
 
-/// How long the end of a command is held back for its last lines. Processes that it left in the
-/// background may keep its output open for ever.
+/// How long the report of a command's end waits for its last lines. Processes that the command left
+/// in the background may keep its output open for ever.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Time limit for commands to end after SIGTERM.
+/// Time for commands to end after SIGTERM, before they get SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A command to run in a host.
@@ -31,11 +32,11 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Job {
     /// Index of the host in the plan.
     pub host: usize,
-    /// The command, for `sh -c`.
+    /// The command, which `sh -c` runs.
     pub command: String,
 }
 
-/// Where a line was written.
+/// The stream to which a line was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Standard output.
@@ -44,20 +45,20 @@ pub enum Stream {
     Error,
 }
 
-/// An event of a command.
+/// What a command did.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// A command wrote a line; `text` does not include its end.
+    /// A command wrote a line. `text` does not include the line end.
     Line {
         /// Index of the job.
         job: usize,
-        /// Where the line was written.
+        /// The stream to which the line was written.
         stream: Stream,
-        /// The line.
+        /// The bytes of the line.
         text: Vec<u8>,
     },
-    /// A command ended, and its lines have arrived. Lines of processes that it left in the
-    /// background may still follow.
+    /// A command ended. Its lines have arrived, except those that processes in the background write
+    /// later.
     Ended {
         /// Index of the job.
         job: usize,
@@ -66,7 +67,7 @@ pub enum Event {
     },
 }
 
-/// Running commands. When this is dropped, they are killed with all processes that they started.
+/// Running commands. Dropping this kills the commands and all processes that they started.
 #[derive(Debug)]
 pub struct Commands {
     running: Vec<Running>,
@@ -77,11 +78,12 @@ pub struct Commands {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// How and when it ended; reported when its output has ended too, or has had its time.
+    /// How and when the command ended. Reported when its output has ended too, or after
+    /// [`LAST_LINES`].
     ended: Option<(ExitStatus, Instant)>,
-    /// The command's exit status, once it was reported.
+    /// The command's exit status, once it has been reported.
     status: Option<ExitStatus>,
-    /// Streams that are open, and whether its end has not been seen yet.
+    /// Number of open streams, plus one until the command's end has been seen.
     pending: usize,
 }
 
@@ -93,13 +95,13 @@ enum Message {
 }
 
 impl Commands {
-    /// Starts commands, each in its host, with an empty input and a process group of its own. They
-    /// find the names of the lab and of their host in `SPRAT_LAB` and `SPRAT_HOST`, and the first
-    /// address of every host in variables like `LEFT_V4` and `LEFT_V6` (the host's name in
-    /// capitals, with `_` for `-`).
+    /// Starts commands, each in its host, with an empty input and a process group of its own.
+    /// Commands find the names of the lab and of their host in the variables `SPRAT_LAB` and
+    /// `SPRAT_HOST`. They find the first address of every host in variables such as `LEFT_V4` and
+    /// `LEFT_V6`: the host's name in capitals, with `_` for `-`.
     ///
     /// # Errors
-    /// A command cannot be started; those that were started are ended.
+    /// A command cannot be started. The commands that were already started are ended.
     pub fn start(hosts: &LabHosts, jobs: &[Job]) -> Result<Self, HostsError> {
         let (sender, events) = sync_channel(QUEUE_LINES);
         let mut commands = Self { running: Vec::new(), events, threads: Vec::new() };
@@ -128,7 +130,8 @@ impl Commands {
         Ok(commands)
     }
 
-    /// Returns the next event; `None` if there is none within `timeout`, or ever.
+    /// Returns the next event. `None` if there is no event within `timeout`, or if all commands are
+    /// over.
     pub fn next(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -146,9 +149,9 @@ impl Commands {
                 Ok(Message::Dead(job)) => {
                     let running = &mut self.running[job];
                     running.pending -= 1;
-                    // Others of its process group may still run. The number of the group must stay
-                    // reserved until they are killed, so the status is read without waiting for the
-                    // process.
+                    // Other processes of the command's group may still run. The group's number must
+                    // stay reserved until they are killed. So the status is read without waiting
+                    // for the process.
                     running.ended =
                         status_of(&running.child).map(|status| (status, Instant::now()));
                 }
@@ -160,7 +163,8 @@ impl Commands {
         }
     }
 
-    /// Returns the end of a command that has ended and whose last lines have arrived, or are late.
+    /// Returns the end of a command that has ended, once its last lines have arrived or are too
+    /// late.
     fn next_ended(&mut self) -> Option<Event> {
         let mut running =
             self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());
@@ -174,14 +178,15 @@ impl Commands {
         })
     }
 
-    /// Returns how a command ended, by the index of its job; `None` until [`next`](Self::next) has
-    /// reported it.
+    /// Returns how the command of a job ended. `None` until [`next`](Self::next) has reported its
+    /// end.
     #[must_use]
     pub fn status(&self, job: usize) -> Option<ExitStatus> {
         self.running[job].status
     }
 
-    /// Returns whether all commands have ended and their last lines were taken.
+    /// Returns whether all commands have ended and [`next`](Self::next) has returned all their
+    /// lines.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running.iter().all(|running| running.pending == 0 && running.status.is_some())
@@ -192,7 +197,7 @@ impl Commands {
         let output = child.stdout.take();
         let error = child.stderr.take();
         let handle = pidfd_open(pid(&child), PidfdFlags::empty());
-        // From here on, dropping `self` ends the command if something fails.
+        // From here on, if a step fails, dropping `self` ends the command.
         self.running.push(Running { child, ended: None, status: None, pending: 3 });
         let handle = handle?;
         let dead = sender.clone();
@@ -236,8 +241,8 @@ impl Commands {
 }
 
 impl Drop for Commands {
-    /// Sends SIGTERM to every process group, then SIGKILL. Processes that left their group are
-    /// killed with the namespace.
+    /// Sends SIGTERM to every process group, then SIGKILL. Processes that left their group end when
+    /// the namespace is emptied.
     fn drop(&mut self) {
         for running in &self.running {
             let _ = kill_process_group(pid(&running.child), Signal::TERM);
@@ -246,15 +251,15 @@ impl Drop for Commands {
         while begun.elapsed() < GRACE
             && self.running.iter().any(|running| status_of(&running.child).is_none())
         {
-            // Takes their output, since they could block on it and not end.
+            // Reads the output of the commands: a command that blocks on its output would not end.
             let _ = self.next(Duration::from_millis(10));
         }
         for running in &mut self.running {
             let _ = kill_process_group(pid(&running.child), Signal::KILL);
             let _ = running.child.wait();
         }
-        // Threads that read from processes outside of these groups end with those; this does not
-        // wait for them.
+        // A thread that reads from a process outside of these groups ends with that process. This
+        // function does not wait for such threads.
     }
 }
 
@@ -275,7 +280,7 @@ fn status_of(child: &Child) -> Option<ExitStatus> {
     Some(ExitStatus::from_raw(raw))
 }
 
-/// Returns the first address of each host and family, by the name of its variable.
+/// Returns the first address of each host in each family, with the name of its variable.
 fn addresses(hosts: &LabHosts) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     for host in &hosts.plan().hosts {

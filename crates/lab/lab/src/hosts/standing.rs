@@ -1,4 +1,4 @@
-//! The hosts of a lab: making them, giving them addresses, and taking them down.
+//! The hosts of a lab: makes them, gives them addresses, and takes them down.
 
 use super::links::Links;
 use super::namespace::{self, Found};
@@ -12,21 +12,21 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time limit for another process to take its lab down after SIGTERM.
+/// Limit on the time in which another process takes its lab down after SIGTERM.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Limit on the attempts to take a lock, after which it counts as held.
+/// Limit on the attempts to take a lock. After them, one more attempt decides.
 const LOCK_TRIES: u32 = 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The hosts of a lab in the kernel. Dropping this removes them.
+/// The hosts of a lab, as they exist in the kernel. Dropping this removes the hosts.
 ///
 /// Call [`make`](Self::make), then open the interfaces that boxes need in the hosts' namespaces,
-/// then [`configure`](Self::configure). A state file names everything that was made, so that
-/// [`down`] can remove it after a crash. [`down`](Self::down) removes the lab and reports what it
-/// could not; dropping does the same silently; [`leave`](Self::leave) keeps the lab without an
-/// owner.
+/// then call [`configure`](Self::configure). A state file names everything that was made, so that
+/// the function [`down`] can remove it after a crash. [`Self::down`] removes the lab and reports
+/// what could not be removed; dropping does this without a report. [`leave`](Self::leave) keeps the
+/// lab without an owner.
 #[derive(Debug)]
 pub struct LabHosts {
     plan: HostsPlan,
@@ -37,10 +37,10 @@ pub struct LabHosts {
     lock: Option<Lock>,
 }
 
-/// Something that has a name of the lab's but was made by others, and so stays.
+/// Something that has a name of the lab but was made by others, and so was not removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Leftover {
-    /// Its path.
+    /// The path of what was left.
     pub path: PathBuf,
     /// Why it was not removed.
     pub why: &'static str,
@@ -48,11 +48,11 @@ pub struct Leftover {
 
 impl LabHosts {
     /// Makes the hosts of a plan, with their kernel settings, and the cables. If a crash left a lab
-    /// of the same name, that is removed first.
+    /// of the same name, this lab is removed first.
     ///
     /// # Errors
     /// The plan is invalid, privileges are missing, the lab exists already, a name is taken, or the
-    /// kernel refuses. What was made by then is removed.
+    /// kernel refuses a step. What was already made is removed.
     pub fn make(plan: HostsPlan, dir: &StateDir) -> Result<Self, HostsError> {
         plan.check()?;
         privilege::check()?;
@@ -94,8 +94,8 @@ impl LabHosts {
     }
 
     /// Sets up all interfaces with their addresses, then the bridges and routes. Interfaces in
-    /// which no cable ends must exist by now: opening them as TAPs in the host's namespace makes
-    /// them.
+    /// which no cable ends must already exist: the caller makes them by opening TAPs in the host's
+    /// namespace.
     ///
     /// # Errors
     /// An interface does not exist, or the kernel refuses to set up an interface, a bridge or a
@@ -139,7 +139,8 @@ impl LabHosts {
         self.plan.hosts.iter().zip(&self.namespaces).map(of).sum()
     }
 
-    /// Ends all processes in the hosts, and removes the hosts.
+    /// Ends all processes in the hosts, and removes the hosts. Returns what was left because others
+    /// made it.
     ///
     /// # Errors
     /// Processes do not end, or the kernel refuses to remove something. The state file stays, so
@@ -148,8 +149,8 @@ impl LabHosts {
         self.remove()
     }
 
-    /// Keeps the lab without an owner, until [`down`] removes it by name. Processes in it go on
-    /// running.
+    /// Keeps the lab without an owner, until [`down`] removes it by name. Processes in the lab
+    /// continue to run.
     pub fn leave(mut self) {
         self.lock = None;
     }
@@ -163,7 +164,8 @@ impl LabHosts {
                 dir.write(state)
             });
             if let Err(HostsError::Taken { .. }) = made {
-                // Another process was faster: its namespace must stay.
+                // Another process made a namespace of this name in the meantime. That namespace
+                // must stay.
                 self.state.namespace.truncate(number);
             }
             let namespace = made?;
@@ -205,16 +207,17 @@ impl LabHosts {
 
 impl Drop for LabHosts {
     fn drop(&mut self) {
-        // What cannot be removed now stays in the state file, for `down`.
+        // What cannot be removed now stays in the state file, so that `down` can remove it later.
         let _ = self.remove();
     }
 }
 
-/// Takes down a lab that another process made: by SIGTERM to that process if it lives, otherwise
-/// directly.
+/// Takes down a lab by name. If its owner lives, sends SIGTERM to the owner, which then takes the
+/// lab down; otherwise removes the lab directly.
 ///
 /// # Errors
-/// There is no such lab, privileges are missing, its owner does not end, or the kernel refuses.
+/// There is no such lab, its state file is invalid, privileges are missing, its owner does not end
+/// within 10 seconds, or the kernel refuses a step.
 pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Leftover>, HostsError> {
     let unknown = || HostsError::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
     if dir.read(lab)?.is_none() {
@@ -227,8 +230,9 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Leftover>, HostsError> {
             break lock;
         }
         let holder = lock_holder(dir, lab);
-        // Never this process itself: a lock of its own either passes, or is a mistake that the
-        // timeout reports.
+        // This process never sends the signal to itself. If this process holds the lock, either it
+        // soon releases the lock, or a mistake in the program keeps it, and the time limit ends the
+        // wait.
         if holder.is_some() && holder != owner && holder != Some(std::process::id()) {
             privilege::check()?;
             owner = holder;
@@ -257,7 +261,7 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Leftover>, HostsError> {
 }
 
 /// Takes a lab's lock, with retries: a process that is being started has the open files of its
-/// parent for a moment, and so the lock.
+/// parent for a moment, and holds the lock through them.
 pub(super) fn lock_with_retries(dir: &StateDir, lab: &str) -> Result<Option<Lock>, HostsError> {
     for _ in 0..LOCK_TRIES {
         if let Some(lock) = dir.lock(lab)? {
@@ -302,10 +306,10 @@ pub(super) fn exists_already(dir: &StateDir, lab: &str) -> HostsError {
     HostsError::Exists { lab: lab.to_owned(), owner: owner.unwrap_or_default() }
 }
 
-/// Removes what a state file names, unless others made it.
+/// Removes what a state file names, except what others made.
 fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Leftover>, HostsError> {
     let mut left = Vec::new();
-    // A namespace that has no name yet, or no longer, can have processes too.
+    // A namespace can contain processes even if it has no name yet, or no longer has one.
     for Entry { name, inode } in &state.namespace {
         if let Some(inode) = *inode {
             namespace::end_processes(inode)

@@ -1,9 +1,9 @@
 //! The state file of a lab: what its owner has made, or was about to make.
 //!
-//! `NAME.toml` names the owner and every namespace. It is written before anything is made, and
-//! again with each namespace's inode before that namespace gets its name: later, the inode tells
-//! the lab's namespace from one of the same name that others made. The owner holds `NAME.lock`
-//! while it lives; the kernel releases the lock however the owner ends.
+//! `NAME.toml` names the owner and every namespace. It is written before anything is made. It is
+//! written again, with a namespace's inode, before that namespace gets its name. The inode later
+//! distinguishes the lab's namespace from one of the same name that others made. The owner holds
+//! `NAME.lock` while it lives. The kernel releases the lock when the owner ends, however it ends.
 
 use super::plan::{MAX_HOSTS, NAME_RULE};
 use super::{HostsError, is_name};
@@ -18,29 +18,30 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Limit on the labs that are listed. Further ones are left out.
+/// Limit on the labs that are listed. Further labs are left out.
 pub const MAX_LABS: usize = 256;
 
-/// Limit on the length of a state file, in bytes. A longer one is invalid.
+/// Limit on the length of a state file, in bytes. A longer file is invalid.
 const MAX_STATE_BYTES: u64 = 256 * 1024;
 
-/// The usual directory, from before this process became root in namespaces of its own.
+/// The usual directory, as it was before this process became root in namespaces of its own.
 static KEPT: OnceLock<PathBuf> = OnceLock::new();
 
 /// The directory of the state files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StateDir(PathBuf);
 
-/// A lab that exists, with or without its owner.
+/// A lab that exists, whether or not its owner lives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LabSummary {
     /// The lab's name.
     pub name: String,
-    /// The process that made it.
+    /// The number of the process that made the lab.
     pub owner: u32,
-    /// Whether that process lives. If not, a crash left the lab, and `down` removes it.
+    /// Whether a process owns the lab now. If not, a crash left the lab, or its owner left it on
+    /// purpose; `down` removes it.
     pub alive: bool,
-    /// The names of its namespaces.
+    /// The names of the lab's namespaces.
     pub namespaces: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct State {
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// `None` until the namespace exists.
+    /// The namespace's inode. `None` until the namespace exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) inode: Option<u64>,
 }
@@ -83,14 +84,14 @@ impl StateDir {
         Self(place.join("sprat/lab"))
     }
 
-    /// Fixes the usual directory as it is now, so that it does not change when this process becomes
+    /// Fixes the usual directory as it is now. It then stays the same when this process becomes
     /// root in a namespace.
     pub(super) fn keep_usual() {
         let _ = KEPT.set(Self::usual().0); // it is set already
     }
 
-    /// Returns another directory, which other users must not be able to write. Its labs are
-    /// separate from those elsewhere.
+    /// Returns a directory of the caller's choice, which other users must not be able to write.
+    /// Labs in it are separate from labs in other directories.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
@@ -102,10 +103,10 @@ impl StateDir {
         &self.0
     }
 
-    /// Lists the labs by name; at most [`MAX_LABS`].
+    /// Lists the labs, sorted by name. Lists at most [`MAX_LABS`].
     ///
     /// # Errors
-    /// The directory cannot be read, or contains a file that is not a state file.
+    /// The directory cannot be read, or the state file of a lab is invalid.
     pub fn list(&self) -> Result<Vec<LabSummary>, HostsError> {
         let reading = || HostsError::refused(format!("read {}", self.0.display()));
         let entries = match fs::read_dir(&self.0) {
@@ -122,7 +123,7 @@ impl StateDir {
             else {
                 continue;
             };
-            // A lab that ends meanwhile is not listed.
+            // A lab that ends in the meantime is not listed.
             if labs.len() < MAX_LABS
                 && let Some(state) = self.read(name)?
             {
@@ -139,7 +140,7 @@ impl StateDir {
         self.0.join(format!("{lab}.toml"))
     }
 
-    /// Reads the state of a lab, if it has one.
+    /// Reads the state of a lab; `None` if there is no state file.
     pub(super) fn read(&self, lab: &str) -> Result<Option<State>, HostsError> {
         check_name(lab)?;
         let path = self.file(lab);
@@ -156,7 +157,7 @@ impl StateDir {
         }
         let parsed: State = toml::from_str(&text)
             .map_err(|error| state(error.to_string().trim_end().to_owned()))?;
-        // The names become paths, so only names that the lab can have are accepted.
+        // The names become paths, so only names that this lab can have are accepted.
         let ours = |entry: &Entry| {
             entry
                 .name
@@ -173,7 +174,7 @@ impl StateDir {
         Ok(Some(parsed))
     }
 
-    /// Writes the state of a lab: readers see the old or the new one, nothing in between.
+    /// Writes the state of a lab. Readers see either the old state or the new one.
     pub(super) fn write(&self, state: &State) -> Result<(), HostsError> {
         let path = self.file(&state.lab);
         let text = toml::to_string(state).expect("names and numbers have a form in TOML");
@@ -189,7 +190,7 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock of a lab; `None` if its owner lives.
+    /// Takes the lock of a lab; `None` if a process holds it.
     pub(super) fn lock(&self, lab: &str) -> Result<Option<Lock>, HostsError> {
         check_name(lab)?;
         let path = self.0.join(format!("{lab}.lock"));

@@ -1,19 +1,21 @@
 //! The transmitter's virtual clock.
 //!
-//! A transmission begins when the one before it has ended, or when the packet arrived if that is
-//! later, however late the line is polled: a loop that slept loses no rate. Times are exact: the
-//! fraction of a nanosecond that a transmission needs is carried over to the next.
+//! A transmission begins when the previous transmission has ended, or when the packet arrived if
+//! that is later. It does not matter how late the line is polled: a loop that slept loses no rate.
+//! Times are exact: the fraction of a nanosecond by which a transmission ends later is carried over
+//! to the next one.
 
 use super::settings::Rate;
 use crate::time::Time;
 
-/// When the transmitter is free, to a fraction of a nanosecond.
+/// When the transmitter is free, with the fraction of a nanosecond.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     free_at: Time,
-    /// The time beyond `free_at`, in nanoseconds divided by the rate in bits per second.
+    /// The time beyond `free_at`. The unit is a nanosecond divided by the rate in bits per second.
     fraction: u64,
-    /// The rate of the current transmission; a rate set meanwhile holds for the next one.
+    /// The rate of the current transmission. A rate that is set meanwhile applies to the next
+    /// transmission.
     rate: Option<Rate>,
 }
 
@@ -23,7 +25,7 @@ impl Clock {
         self.free_at
     }
 
-    /// Returns when a packet that is ready at `ready` may begin.
+    /// Returns when the transmission of a packet that is ready at `ready` can begin.
     pub(super) fn start(&self, ready: Time) -> Time {
         self.free_at.max(ready)
     }
@@ -47,8 +49,7 @@ impl Clock {
         self.rate.map_or(0, |rate| rate.bytes_in(self.free_at.since(now)))
     }
 
-    /// Changes the unit of the fraction, which depends on the rate, and keeps its length, rounded
-    /// down.
+    /// Converts the fraction to the unit of another rate. Keeps the length of time, rounded down.
     fn change_rate(&mut self, rate: Option<Rate>) {
         if rate != self.rate {
             let steps = |rate: Option<Rate>| rate.map_or(1, Rate::bits_per_second);

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Segments and their Ethernet bytes, headers included.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Frames as a wire would carry them.
+    /// Number of frames, as a wire would carry them.
     pub segments: u64,
-    /// Their bytes.
+    /// Bytes of these frames, from the Ethernet header on.
     pub bytes: u64,
 }
 
@@ -24,15 +24,16 @@ impl Traffic {
 /// Segments that did not arrive, by reason.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Drops {
-    /// Lost on purpose, by [`LineSettings::loss`](super::LineSettings::loss).
+    /// Segments lost on purpose, by [`LineSettings::loss`](super::LineSettings::loss).
     pub loss: u64,
-    /// The buffer was full.
+    /// Segments that found the buffer full, or were dropped to make room in it.
     pub buffer: u64,
-    /// Packet memory was exhausted, because the box was made for less traffic.
+    /// Segments that found no packet memory, because the box was made for less traffic.
     pub memory: u64,
-    /// The port refused them.
+    /// Segments that the port refused.
     pub refused: u64,
-    /// They are longer than the port's MTU; the box sent "packet too big" to their senders.
+    /// Segments of packets longer than the port's MTU. The box sends "packet too big" to their
+    /// senders, at most once a millisecond.
     #[serde(default)]
     pub too_big: u64,
 }
@@ -46,13 +47,13 @@ impl Drops {
         self.too_big += other.too_big;
     }
 
-    /// Returns the sum of all.
+    /// Returns the drops for all reasons together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.loss + self.buffer + self.memory + self.refused + self.too_big
     }
 
-    /// Returns the drops that no setting asked for: the box did not keep up.
+    /// Returns the drops that no setting asked for. If there are any, the box did not keep up.
     #[must_use]
     pub fn unwanted(&self) -> u64 {
         self.memory + self.refused
@@ -62,24 +63,24 @@ impl Drops {
 /// What a line did with a flow's packets.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FlowCounters {
-    /// What arrived.
+    /// The flow's segments that arrived.
     pub arrived: Traffic,
-    /// What left.
+    /// The flow's segments that left the line.
     pub left: Traffic,
     /// Counts of the segments that did not arrive, by reason.
     pub drops: Drops,
-    /// Bytes on the wire that wait now.
+    /// Bytes on the wire that wait for the transmitter now.
     pub queue: u64,
     /// The largest number of bytes on the wire that waited at one time.
     pub queue_max: u64,
-    /// Time that the last packet that left spent on the line, in nanoseconds.
+    /// Time that the last packet spent on the line before it left, in nanoseconds.
     pub passage_ns: u64,
-    /// How long the flow's sender takes to answer; empty if flows are counted together.
+    /// How long the flow's sender takes to answer. Empty for flows that are counted together.
     pub round_trips: RoundTrips,
 }
 
 impl FlowCounters {
-    /// Adds the counters of a flow that is no longer counted by itself.
+    /// Adds the counters of a flow that is no longer counted on its own.
     pub(super) fn join(&mut self, other: &Self) {
         self.arrived.add(other.arrived);
         self.left.add(other.left);
@@ -94,13 +95,13 @@ impl FlowCounters {
 /// `arrived + duplicated = left + drops.total() + on the line`, in segments.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
-    /// What arrived.
+    /// Segments that arrived.
     pub arrived: Traffic,
-    /// What left.
+    /// Segments that left the line.
     pub left: Traffic,
     /// Counts of the segments that did not arrive, by reason.
     pub drops: Drops,
-    /// Segments that were duplicated; each counts once.
+    /// Segments that were duplicated. The original and its copy count as one.
     pub duplicated: u64,
     /// Segments of which a bit was flipped.
     pub corrupted: u64,
@@ -108,22 +109,22 @@ pub struct Counters {
     pub reordered: u64,
     /// Segments on the line: waiting or under way.
     pub on_line: u64,
-    /// Bytes on the wire that wait or whose last bit has not left the transmitter, without what is
-    /// under way.
+    /// Bytes on the wire whose last bit has not left the transmitter. Packets under way do not
+    /// count.
     pub queue: u64,
-    /// The largest number of bytes on the wire that waited at one time.
+    /// The largest value that `queue` ever had.
     pub queue_max: u64,
-    /// The flows that are counted one by one now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
+    /// The flows that are counted one by one now; at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// All other flows together: those that found no slot, and those that were idle and lost their
-    /// slots.
+    /// The counters of all other flows together: flows that found no slot, and flows that lost
+    /// their slots while they were idle.
     pub other_flows: FlowCounters,
-    /// The number of times that an idle flow lost its slot to another.
+    /// The number of times that an idle flow lost its slot to another flow.
     pub flows_forgotten: u64,
 }
 
-/// Serializes flows as objects, each with its name.
+/// Serializes each flow as an object that contains its name.
 mod named {
     use super::{Flow, FlowCounters};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

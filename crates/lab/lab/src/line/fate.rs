@@ -1,10 +1,11 @@
 //! Draws the impairments of each segment on a line from a seed.
 //!
 //! The seed is salted with the box, the line, the kind of impairment and the *stream* of the
-//! packet: the n-th segment of a stream is impaired in the same way in every run, whatever other
-//! streams do. A stream is all packets from one address to another with one protocol and one
-//! service, which is the lower of the two ports; the other port differs for every connection.
-//! Packets that kernels send by themselves, such as neighbour discovery, have streams of their own.
+//! packet. The n-th segment of a stream is impaired in the same way in every run, whatever other
+//! streams do. A stream is all packets from one address to another, with one protocol and one
+//! service. The service is the lower of the two ports; the higher port differs for every
+//! connection. Packets that kernels send by themselves, such as neighbour discovery, have streams
+//! of their own.
 
 use super::settings::{LineSettings, Loss};
 use crate::chance::{Probability, salted};
@@ -13,13 +14,13 @@ use sprat_chance::Chance;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Limit on the streams with random sequences of their own. Later streams share one.
+/// Limit on the streams with random sequences of their own. Further streams share one.
 const MAX_STREAMS: usize = 4_096;
 
-/// The stream that all later ones share.
+/// The stream that all further streams share.
 const SHARED: u64 = 0;
 
-/// Kinds of impairment, as salts.
+/// The kinds of impairment, as salts.
 const LOSS: u64 = 1;
 const DUPLICATE: u64 = 2;
 const CORRUPT: u64 = 3;
@@ -37,14 +38,14 @@ pub(super) struct Impairment {
 }
 
 impl Impairment {
-    /// Returns whether nothing happens to the segment.
+    /// Returns whether the segment is not impaired at all.
     pub(super) fn is_plain(self) -> bool {
         self == Self::default()
     }
 }
 
-/// The random sequences of one stream. Each kind of impairment has its own, so that setting one
-/// more does not change the others.
+/// The random sequences of one stream. Each kind of impairment has its own sequence: to switch one
+/// kind on does not change what the others do.
 #[derive(Clone, Debug)]
 struct Stream {
     loss: Chance,
@@ -71,8 +72,8 @@ impl Stream {
         }
     }
 
-    /// Draws the impairments of the next segment; `number` is its number on the line, if it is
-    /// counted.
+    /// Draws the impairments of the next segment. `number` is the segment's number on the line;
+    /// `None` for a packet that a kernel sent by itself.
     fn next(&mut self, settings: &LineSettings, number: Option<u64>) -> Impairment {
         let lost = match &settings.loss {
             Loss::None => false,
@@ -100,11 +101,11 @@ impl Stream {
 #[derive(Clone, Debug)]
 pub(super) struct Impairments {
     seed: u64,
-    /// Distinguishes the line from all others.
+    /// Salt that distinguishes the line from all others.
     salt: u64,
     streams: Vec<Stream>,
     index: HashMap<u64, usize>,
-    /// Segments that arrived, without packets that kernels send by themselves.
+    /// Number of segments that arrived, without packets that kernels send by themselves.
     number: u64,
 }
 
@@ -113,7 +114,7 @@ impl Impairments {
         Self { seed, salt, streams: Vec::new(), index: HashMap::new(), number: 0 }
     }
 
-    /// Salts the seed: lines with other salts draw other numbers.
+    /// Salts the seed. Lines with different salts draw different numbers.
     pub(super) fn salted(self, salt: u64) -> Self {
         Self { salt, ..self }
     }
@@ -125,7 +126,8 @@ impl Impairments {
         }
     }
 
-    /// Draws the impairments of the segments of `packet`, one after the other.
+    /// Draws the impairments of the segments of `packet`, in order. Each item that is taken counts
+    /// as one segment.
     pub(super) fn of<'a>(
         &'a mut self,
         packet: &Packet,
@@ -139,7 +141,7 @@ impl Impairments {
         })
     }
 
-    /// Counts segments of `packet` for which nothing is drawn.
+    /// Counts segments of `packet` for which no impairments are drawn.
     pub(super) fn skip(&mut self, packet: &Packet, segments: u32) {
         if !packet.is_housekeeping() {
             self.number += u64::from(segments);

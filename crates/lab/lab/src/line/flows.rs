@@ -9,41 +9,42 @@ use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Limit on the flows that a line counts one by one. When all slots are taken, a new flow gets the
-/// slot of one that is idle; if none is, new flows share one slot, both for queueing and for
-/// counting.
+/// Limit on the flows that a line counts one by one. When all slots are taken, a new flow takes the
+/// slot of an idle flow. If no idle flow is found, new flows share one slot, both for queueing and
+/// for counting.
 pub const MAX_FLOWS: usize = 1_024;
 
-/// How long a flow must be silent before another may have its slot: longer than any round trip
-/// here, and than the pause between two pings.
+/// How long a flow must be silent before another flow may take its slot. This is longer than any
+/// round trip over two lines, and than the pause between two pings.
 pub const IDLE: Duration = Duration::from_secs(2);
 
-/// Slots looked at for a new flow before it shares one; its next packet looks at the following
-/// slots.
+/// Limit on the slots that are examined for a new flow before it uses the shared slot. The flow's
+/// next packet examines the slots after these.
 const MAX_PROBES: usize = 8;
 
-/// The slot of all flows that share one, which also has the counters of flows that lost their
-/// slots.
+/// Index of the shared slot. Its counters include those of flows that lost their slots.
 const OTHERS: u16 = 0;
 
-/// One flow, or all that share a slot.
+/// The state of one flow, or of all flows that share a slot.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) flow: Flow,
     pub(super) counters: FlowCounters,
-    /// Packets that wait, with the harmonizer.
+    /// Packets of the flow that wait. Only the harmonizer uses it.
     pub(super) queue: VecDeque<Packet>,
-    /// Segments of the first packet that have left.
+    /// Number of segments of the first packet that have left.
     pub(super) sent: u32,
     /// Bytes on the wire that the flow may send in this turn.
     pub(super) deficit: u64,
-    /// Unused bytes on the wire of its share, which it may send in later turns.
+    /// Bytes on the wire that the flow saved while it was idle, and may send in later turns.
     pub(super) credit: u64,
-    /// When its queue became empty; `None` if it is not, or has sent nothing yet.
+    /// When the flow's queue became empty. `None` if the queue is not empty, or if the flow has not
+    /// sent anything yet.
     pub(super) idle_since: Option<Time>,
     /// Paces the flow's segments by [`LineSettings::flow_rate`](super::LineSettings::flow_rate).
     pub(super) clock: Clock,
-    /// Packets of the flow on the line, waiting or under way. They refer to this slot.
+    /// Number of the flow's packets on the line, waiting or under way. These packets refer to this
+    /// slot.
     present: u64,
     /// When a packet of the flow last arrived.
     last_arrival: Time,
@@ -72,11 +73,11 @@ impl Slot {
         self.queue.front().map(|packet| packet.frame().segments.wire_bytes_of(self.sent, overhead))
     }
 
-    /// Drops segments of the first packet whose transmission has not begun: at least one, and as
-    /// many as make up `bytes` on the wire. If the queue has only a packet that has begun, drops
-    /// its last segments, but not the very last, with which it leaves. Returns how many segments
-    /// and bytes on the wire were dropped, and whether the packet is gone; `None` if there was
-    /// nothing to drop.
+    /// Drops segments of the first packet whose transmission has not begun: as many as make up
+    /// `bytes` on the wire, and at least one. If the queue has only a packet whose transmission has
+    /// begun, drops last segments of that packet, but keeps the very last one, with which the
+    /// packet leaves. Returns the numbers of segments and of bytes on the wire that were dropped,
+    /// and whether the packet is gone. Returns `None` if nothing can be dropped.
     pub(super) fn cut(
         &mut self,
         bytes: u64,
@@ -102,7 +103,8 @@ impl Slot {
         let all = packet.frame().segments;
         let count = all.filling(bytes, overhead);
         let packet = self.queue.remove(begun).expect("just seen");
-        // Without memory for the headers of the rest, the whole packet goes, which frees memory.
+        // If there is no memory for the headers of the rest, the whole packet is dropped, which
+        // frees memory.
         let parts = if count < all.count { packet.split(count, memory) } else { Err(packet) };
         match parts {
             Ok((dropped, rest)) => {
@@ -118,8 +120,8 @@ impl Slot {
         }
     }
 
-    /// Returns whether another flow may have the slot: nothing of this flow is on the line or can
-    /// still matter to it.
+    /// Returns whether another flow may take the slot: this flow has been silent for [`IDLE`], has
+    /// no packet on the line, and is not paced beyond `now`.
     fn is_idle(&self, now: Time) -> bool {
         self.present == 0 && now.since(self.last_arrival) >= IDLE && self.clock.free_at() <= now
     }
@@ -130,7 +132,7 @@ impl Slot {
 pub(super) struct Flows {
     slots: Vec<Slot>,
     index: HashMap<Flow, u16>,
-    /// The slot that is looked at next for a new flow.
+    /// The slot that is examined next for a new flow.
     hand: usize,
     forgotten: u64,
 }
@@ -141,7 +143,7 @@ impl Flows {
         Self { slots: vec![Slot::new(Flow::OTHER)], index, hand: 1, forgotten: 0 }
     }
 
-    /// Returns the slot of a flow of which a packet arrives now.
+    /// Returns the slot of a flow. Call it when a packet of the flow arrives.
     pub(super) fn find(&mut self, flow: Flow, now: Time) -> u16 {
         let slot = self.index.get(&flow).copied().unwrap_or_else(|| self.assign_slot(flow, now));
         self.at_mut(slot).last_arrival = now;
@@ -150,7 +152,8 @@ impl Flows {
 
     /// Finds a slot for a new flow.
     fn assign_slot(&mut self, flow: Flow, now: Time) -> u16 {
-        // Packets of this flow may wait in the shared slot, and must not be overtaken.
+        // Earlier packets of this flow may wait in the shared slot; this one must not overtake
+        // them.
         if self.slots[0].counters.queue > 0 {
             return OTHERS;
         }
@@ -170,7 +173,7 @@ impl Flows {
         slot
     }
 
-    /// Goes round the slots, as a clock's hand, and stops at one that is idle.
+    /// Examines up to [`MAX_PROBES`] slots from `hand` on, and returns the first idle one.
     fn idle(&mut self, now: Time) -> Option<usize> {
         for _ in 0..MAX_PROBES {
             let at = self.hand;
@@ -182,7 +185,7 @@ impl Flows {
         None
     }
 
-    /// Measures round trips with a packet that arrived; not for flows that share a slot.
+    /// Measures round trips with a packet that arrived. Does nothing for the shared slot.
     pub(super) fn measure_rtt(&mut self, slot: u16, packet: &Packet, now: Time, stamps: &Stamps) {
         if slot != OTHERS {
             let Slot { tracker, counters, .. } = self.at_mut(slot);
@@ -190,7 +193,7 @@ impl Flows {
         }
     }
 
-    /// Counts a packet that is on the line from now on.
+    /// Counts a packet that enters the line.
     pub(super) fn add_packet(&mut self, slot: u16) {
         self.at_mut(slot).present += 1;
     }
@@ -208,7 +211,7 @@ impl Flows {
         slot.counters.passage_ns = crate::time::nanos(packet.due.since(packet.arrived));
     }
 
-    /// Returns how many flows lost their slots to others.
+    /// Returns the number of times that a flow lost its slot to another flow.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -2,14 +2,14 @@
 
 use super::flows::MAX_FLOWS;
 
-/// Queues by their length in bytes. A change costs O(log n), and allocates nothing once as many
-/// flows have waited at a time before.
+/// The queues, ordered by their length in bytes. A change costs O(log n). It allocates only when
+/// more flows wait at the same time than ever before.
 #[derive(Debug)]
 pub(super) struct Longest {
-    /// Length and slot of each queue that is not empty; no entry is smaller than its two children,
-    /// `2i + 1` and `2i + 2`.
+    /// Length and slot of each queue that is not empty. The entry at `i` is at least as long as its
+    /// children, at `2i + 1` and `2i + 2`.
     heap: Vec<(u64, u16)>,
-    /// Index in `heap` of each slot that is in it.
+    /// For each slot, the index of its entry in `heap`; `None` if its queue is empty.
     indices: Vec<Option<u16>>,
 }
 
@@ -23,13 +23,13 @@ impl Longest {
         self.heap.first().map(|&(_, slot)| slot)
     }
 
-    /// Returns the bytes by which the longest queue exceeds the one after it.
+    /// Returns the number of bytes by which the longest queue exceeds the second longest.
     pub(super) fn lead(&self) -> u64 {
         let bytes = |at: usize| self.heap.get(at).map_or(0, |&(bytes, _)| bytes);
         bytes(0) - bytes(1).max(bytes(2))
     }
 
-    /// Records the length of a slot's queue; a queue of no bytes is not kept.
+    /// Records the length of a slot's queue. Removes the queue if it is empty.
     pub(super) fn set(&mut self, slot: u16, bytes: u64) {
         let index = self.indices[usize::from(slot)];
         let at = match index.map(usize::from) {

@@ -6,9 +6,9 @@
 //!      -> [delay, jitter] -> pop
 //! ```
 //!
-//! A line has no clock and starts no thread. Its owner says when a packet arrives and asks which
-//! packets have left by now. All times follow from the times of arrival: polling late, or seldom,
-//! changes none of them.
+//! A line has no clock and starts no thread. Its owner says when a packet arrives, and asks for the
+//! packets that have left by now. All times follow from the times of arrival: to poll late, or
+//! seldom, changes none of them.
 
 mod clock;
 mod counters;
@@ -41,11 +41,11 @@ pub use settings::{
 /// A line: packets enter by [`push`](Self::push) and leave by [`pop`](Self::pop), at times that
 /// [`LineSettings`] determines.
 ///
-/// The owner passes the current time to every call; it must not go backwards. [`next`](Self::next)
-/// returns the time until which the owner may sleep. Packets lie in the [`Memory`] that the owner
-/// lends to each call; the line itself allocates nothing for a packet once it is warm.
-/// [`set`](Self::set) changes the settings while packets are on the line, and
-/// [`counters`](Self::counters) accounts for every segment.
+/// The owner passes the current time to every call. That time must not go backwards.
+/// [`next`](Self::next) returns the time until which the owner may sleep. Packets are in the
+/// [`Memory`] that the owner passes to each call. The line allocates nothing for a packet once its
+/// queues have grown to their usual size. [`set`](Self::set) changes the settings while packets are
+/// on the line, and [`counters`](Self::counters) accounts for every segment.
 #[derive(Debug)]
 pub struct Line {
     settings: LineSettings,
@@ -74,14 +74,14 @@ impl Line {
         }
     }
 
-    /// Makes the line measure round trips, together with the other lines of its box, which share
-    /// `stamps`.
+    /// Makes the line measure round trips, together with the other lines of its box. All lines of a
+    /// box share `stamps`.
     #[must_use]
     pub fn with_stamps(self, stamps: Arc<Stamps>) -> Self {
         Self { stamps: Some(stamps), ..self }
     }
 
-    /// Salts the seed, so that lines with other salts draw other random numbers from the same seed.
+    /// Salts the seed. Lines with different salts draw different random numbers from equal seeds.
     #[must_use]
     pub fn salted(self, salt: u64) -> Self {
         Self { impairments: self.impairments.salted(salt), ..self }
@@ -95,8 +95,8 @@ impl Line {
 
     /// Changes the settings. Packets that have left the transmitter, or that it is sending, keep
     /// their times. Packets that wait follow the new settings, but a smaller buffer drops none of
-    /// them. Packets stay in order: after a change to a shorter delay, a packet still leaves no
-    /// sooner than those before it.
+    /// them. Packets stay in order: after a change to a shorter delay, no packet leaves before the
+    /// packets ahead of it.
     pub fn set(&mut self, settings: LineSettings, now: Time) {
         self.serve(now);
         self.impairments.seed(settings.seed);
@@ -109,8 +109,8 @@ impl Line {
         self.serve(now);
     }
 
-    /// Puts a packet on the line. Its time on the line begins at `packet.arrived`, which is not
-    /// after `now`.
+    /// Puts a packet on the line. The packet's time on the line begins at `packet.arrived`, which
+    /// must not be after `now`.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
         let slot = self.flows.find(packet.frame().flow, now);
@@ -148,26 +148,26 @@ impl Line {
         Some(packet)
     }
 
-    /// Counts a packet that [`pop`](Self::pop) returned as dropped, because the port refused it.
+    /// Counts a packet that [`pop`](Self::pop) returned as dropped because the port refused it.
     pub fn refused(&mut self, packet: &Packet) {
         self.take_back(packet, |drops| &mut drops.refused);
     }
 
-    /// Counts a packet that [`pop`](Self::pop) returned as dropped, because there was no memory to
-    /// cut it into frames that the port takes.
+    /// Counts a packet that [`pop`](Self::pop) returned as dropped because there was no memory to
+    /// cut it into frames that the port accepts.
     pub fn out_of_memory(&mut self, packet: &Packet) {
         self.take_back(packet, |drops| &mut drops.memory);
     }
 
-    /// Returns a time before which no packet leaves, often exactly when the next one does; `None`
-    /// if the line is empty.
+    /// Returns a time before which no packet leaves the line: often exactly the time at which the
+    /// next packet leaves. `None` if the line is empty.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let waiting = self.queue.next_end(&self.clock, &self.settings, &self.flows);
         waiting.map(|end| end + self.settings.delay).into_iter().chain(self.transit.next()).min()
     }
 
-    /// Returns the counters so far, with the queue at `now`.
+    /// Returns the counters so far, with the length of the queue at `now`.
     #[must_use]
     pub fn counters(&self, now: Time) -> Counters {
         let (flows, other_flows) = self.flows.counted();
@@ -181,13 +181,14 @@ impl Line {
         }
     }
 
-    /// Returns the bytes on the wire whose last bit has not left the transmitter.
+    /// Returns the number of bytes on the wire whose last bit has not left the transmitter.
     fn occupancy(&self, now: Time) -> u64 {
         self.queue.bytes() + self.clock.unsent(now)
     }
 
-    /// Draws the impairments of the packet's segments. Admits the segments before the first
-    /// impaired one, impairs and admits that one, and returns those behind it.
+    /// Draws the impairments of the packet's segments up to the first one that is impaired. Admits
+    /// the segments before it, then impairs and admits that segment. Returns the segments behind
+    /// it.
     fn impair(
         &mut self,
         slot: u16,
@@ -245,7 +246,7 @@ impl Line {
         rest
     }
 
-    /// Moves a packet from the counters of what left to those of drops.
+    /// Moves a packet from the counters of segments that left to those of drops.
     fn take_back(&mut self, packet: &Packet, reason: fn(&mut Drops) -> &mut u64) {
         let lost = traffic(packet);
         let flow = self.flows.counters(packet.slot);
@@ -258,7 +259,7 @@ impl Line {
         }
     }
 
-    /// Drops a packet for which there is no memory to split it, with all its segments.
+    /// Drops a packet with all its segments, because there is no memory to split it.
     fn exhausted(&mut self, slot: u16, packet: Packet, memory: &mut Memory) -> Option<Packet> {
         // The first segment was counted when its impairments were drawn.
         self.impairments.skip(&packet, packet.count().saturating_sub(1));
@@ -266,7 +267,7 @@ impl Line {
         None
     }
 
-    /// Puts a packet into the queue, split into bursts if it is longer than one.
+    /// Puts a packet into the queue. Splits it if it has more segments than a burst may have.
     fn admit(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         while let Some(burst) = self.settings.burst
             && packet.count() > burst.get()
@@ -284,7 +285,8 @@ impl Line {
         self.admit_piece(slot, packet, now, memory);
     }
 
-    /// Puts into the queue as many of the packet's segments as the buffer has room for.
+    /// Puts a packet into the queue. With drop-tail, drops the segments for which the buffer has no
+    /// room.
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
@@ -310,8 +312,8 @@ impl Line {
                 self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
             }
         }
-        // After a change to a smaller buffer the queue may hold more than the buffer; those packets
-        // stay.
+        // After a change to a smaller buffer the queue may hold more than the buffer. The packets
+        // in it stay.
         let limit = self.settings.buffer.max(self.occupancy(now));
         self.flows.add_packet(slot);
         self.queue.push(slot, packet, &mut self.flows, &self.settings, now);
@@ -323,9 +325,9 @@ impl Line {
         flow.queue_max = flow.queue_max.max(flow.queue);
     }
 
-    /// Drops from the longest queue what exceeds `limit` after a packet of the flow in `newest` has
-    /// arrived. Also drops packets if memory is too short for the next packet: its flow is unknown
-    /// until it has been read.
+    /// Drops from the longest queue what exceeds `limit`, after a packet of the flow in `newest`
+    /// has arrived. Also drops packets if less memory is free than the next packet may need. That
+    /// packet's flow is unknown until it has been read, so memory must be free for it in any case.
     fn make_room(&mut self, newest: u16, limit: u64, now: Time, memory: &mut Memory) {
         loop {
             let exhausted = memory.free() < MAX_CELLS;
@@ -372,7 +374,7 @@ impl Line {
     }
 }
 
-/// Moves a packet, whose last bit leaves the transmitter at `end`, to the packets under way.
+/// Moves a packet to the packets under way. Its last bit leaves the transmitter at `end`.
 fn depart(
     packet: Packet,
     end: Time,

@@ -1,18 +1,22 @@
-//! The packets that wait for the transmitter, and which segment is sent next.
+//! The packets that wait for the transmitter, and the choice of the segment that is sent next.
 //!
 //! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit
-//! round robin (Shreedhar and Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and
-//! what it does not use is added to its next turn. So flows get equal shares in bytes, whatever the
-//! sizes of their frames. A flow that was idle saves its share of up to [`SAVING`] as credit, and
-//! sends up to [`BOOST`] quanta in a turn until the credit is spent: shares are equal over a round
-//! trip, and a new TCP connection, which sends its window in bursts, reaches its share in slow
-//! start. The segments of a super-packet take turns like single frames, and the packet moves on
-//! whole when its last segment has left, so that packets need not be split that the receiver's
-//! kernel would merge again.
+//! round robin (Shreedhar and Varghese, 1995). In its turn a flow may send [`QUANTUM`] bytes. Bytes
+//! that it does not use are added to its next turn. So flows get equal shares in bytes, whatever
+//! the sizes of their frames.
+//!
+//! A flow that was idle saves its share of up to [`SAVING`] as credit. It then sends up to
+//! [`BOOST`] quanta in a turn until the credit is spent. So shares are equal over a round trip. A
+//! new TCP connection, which sends its window in bursts, reaches its share in slow start.
+//!
+//! The segments of a super-packet take turns like single frames. The super-packet itself moves on
+//! whole when its last segment has left: if it were split, the receiver's kernel would merge the
+//! parts again.
 //!
 //! When the buffer is full, the harmonizer drops from the queue with the most bytes (McKenney 1990;
-//! RFC 8290, 4.1.3): a flow that sends less than its share loses nothing, whatever the others send.
-//! It drops from the head, so that the sender learns of the loss a queue's length earlier.
+//! RFC 8290, 4.1.3). So a flow that sends less than its share loses nothing, whatever the others
+//! send. The harmonizer drops from the head of the queue: the sender then learns of the loss
+//! earlier than if the last packet of the queue had been dropped.
 
 use super::clock::Clock;
 use super::flows::{Flows, Slot};
@@ -24,32 +28,33 @@ use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Bytes of a frame that must have arrived before cut-through may send it: its Ethernet header.
+/// Bytes of a frame that must have arrived before cut-through may begin to send it: the Ethernet
+/// header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
 
-/// Bytes on a wire before the header that cut-through also waits for: preamble and start of frame.
+/// Bytes on a wire before that header: preamble and start of frame. Cut-through waits for them too.
 const PREAMBLE_BYTES: u64 = 8;
 
 /// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500
 /// bytes.
 const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
 
-/// Quanta that a flow may send in a turn while it has credit. With this many, once the window of a
-/// TCP in slow start is the flow's share of a pipe, it passes within half a round trip, after which
-/// CUBIC stops doubling it (HyStart).
+/// Quanta that a flow may send in a turn while it has credit. With this many, a TCP flow in slow
+/// start whose window has reached its share of a pipe sends that window within half a round trip.
+/// CUBIC then stops doubling the window (HyStart).
 const BOOST: u64 = 8;
 
 /// Time for which an idle flow saves its share as credit: the longest round trip over two lines.
 const SAVING: Duration = Duration::from_secs(1);
 
-/// What was dropped to make room.
+/// The result of dropping from a queue to make room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Shed {
-    /// The flow's slot.
+    /// The slot of the flow that lost segments.
     pub(super) slot: u16,
-    /// Segments that were dropped.
+    /// The number of segments that were dropped.
     pub(super) segments: u32,
-    /// Whether no other segments were left of their packet.
+    /// Whether the packet is gone, because no other segments of it were left.
     pub(super) packet: bool,
 }
 
@@ -57,11 +62,12 @@ pub(super) struct Shed {
 #[derive(Debug)]
 pub(super) struct Queue {
     discipline: Discipline,
-    /// All packets, with drop-tail.
+    /// All packets with their flows' slots. Only drop-tail uses it.
     fifo: VecDeque<(u16, Packet)>,
-    /// Flows that have packets, with the harmonizer; the first has the next turn.
+    /// The slots of flows that have packets; the first has the next turn. Only the harmonizer uses
+    /// it.
     turns: VecDeque<u16>,
-    /// Those flows, by bytes that wait.
+    /// The queues of the flows in `turns`, ordered by the bytes that wait.
     longest: Longest,
     /// Bytes on the wire that wait.
     bytes: u64,
@@ -85,7 +91,8 @@ impl Queue {
         self.bytes
     }
 
-    /// Returns the segments in the queue; a packet of which some segments have left counts whole.
+    /// Returns the number of segments in the queue. Of a packet that has begun to leave, all
+    /// segments count.
     pub(super) fn segments(&self) -> u64 {
         self.segments
     }
@@ -102,7 +109,7 @@ impl Queue {
         let wire = packet.frame().segments.wire_bytes(settings.overhead);
         let flow = flows.at_mut(slot);
         let idle_since = flow.idle_since.take();
-        // A packet that arrives before the flow's last bit has left continues that turn.
+        // A packet that arrives before the flow's last bit has left continues the flow's turn.
         if flow.queue.is_empty() && idle_since.is_none_or(|idle| idle < now) {
             flow.deficit = 0;
             if let (Some(idle), Some(rate)) = (idle_since, settings.rate) {
@@ -113,7 +120,7 @@ impl Queue {
         self.add(slot, packet, wire, flows, settings);
     }
 
-    /// Adds a packet of which `wire` bytes have not left.
+    /// Adds a packet, of which `wire` bytes have not left yet.
     fn add(
         &mut self,
         slot: u16,
@@ -141,11 +148,11 @@ impl Queue {
         }
     }
 
-    /// Drops up to `bytes` from the head of the longest queue of the harmonizer: at least one
-    /// segment, and no more than makes that queue as long as the next one. With `None`, drops the
-    /// first packet, to free its memory. A packet whose transmission has begun is not dropped: if
-    /// the longest queue has only the last segment of one, the packet that has just arrived in
-    /// `newest` is dropped instead.
+    /// Drops segments from the head of the harmonizer's longest queue, until `bytes` are dropped or
+    /// that queue is as short as the second longest. Drops at least one segment. With `None`, drops
+    /// the first packet, to free its memory. Never drops all of a packet whose transmission has
+    /// begun. If nothing can be dropped from the longest queue, drops from the queue of `newest`,
+    /// the flow whose packet has just arrived.
     pub(super) fn shed(
         &mut self,
         bytes: Option<u64>,
@@ -169,8 +176,8 @@ impl Queue {
         Some(Shed { slot, segments, packet })
     }
 
-    /// Begins the transmissions that can begin by `now`. Calls `left` for each packet whose last
-    /// segment is among them, with the time at which its last bit leaves.
+    /// Begins the transmissions that can begin by `now`. When the last segment of a packet is sent,
+    /// calls `left` with the packet and the time at which its last bit leaves.
     pub(super) fn serve(
         &mut self,
         now: Time,
@@ -185,8 +192,8 @@ impl Queue {
             match self.discipline {
                 Discipline::DropTail => {
                     let (slot, packet) = self.fifo.pop_front().expect("it has a start");
-                    // Some segments of the flow's first packet may have left in turns, before the
-                    // queue was changed to drop-tail.
+                    // Segments of the flow's first packet may have left in turns, before the
+                    // discipline was changed to drop-tail.
                     let sent = std::mem::take(&mut flows.at_mut(slot).sent);
                     let wire = remaining(packet.frame().segments, sent, settings.overhead);
                     let end = clock.transmit(start, wire, settings.rate);
@@ -200,7 +207,7 @@ impl Queue {
                     let segments = flow.queue.front().expect("it has a turn").frame().segments;
                     let wire = segments.wire_bytes_of(flow.sent, settings.overhead);
                     if flow.deficit < wire {
-                        // It saves up for a frame that is longer than a turn.
+                        // The flow saves up for a frame that is longer than a turn.
                         self.next_turn(turn, flow, settings);
                         continue;
                     }
@@ -228,15 +235,16 @@ impl Queue {
         }
     }
 
-    /// Ends a flow's turn: moves it to the end, with the bytes that it may send next time.
+    /// Ends a flow's turn: moves the flow to the end of `turns`, and grants it bytes for its next
+    /// turn.
     fn next_turn(&mut self, turn: usize, flow: &mut Slot, settings: &LineSettings) {
         self.grant(flow, settings);
         let slot = self.turns.remove(turn).expect("it has a turn");
         self.turns.push_back(slot);
     }
 
-    /// Lets a flow send a quantum in its next turn, and more if it has credit. The credit is at
-    /// most the flow's share of [`SAVING`] among the flows that wait now.
+    /// Lets a flow send a quantum in its next turn, and more if it has credit. Reduces the credit
+    /// to what the flow's share would be in [`SAVING`], among the flows that wait now.
     fn grant(&self, flow: &mut Slot, settings: &LineSettings) {
         flow.deficit += QUANTUM;
         if flow.credit > 0 {
@@ -248,7 +256,7 @@ impl Queue {
         }
     }
 
-    /// Takes `wire` bytes that have left, or were dropped, off the queue.
+    /// Subtracts `wire` bytes, which have left or were dropped, from the queue.
     fn subtract(&mut self, slot: u16, wire: u64, flows: &mut Flows) {
         self.bytes -= wire;
         let counters = flows.counters(slot);
@@ -258,7 +266,7 @@ impl Queue {
         }
     }
 
-    /// Returns a time before which no packet's last bit leaves; `None` if nothing waits.
+    /// Returns a time before which the last bit of no packet leaves; `None` if no packet waits.
     pub(super) fn next_end(
         &self,
         clock: &Clock,
@@ -284,8 +292,8 @@ impl Queue {
         Some(ahead.transmit(start, wire, settings.rate))
     }
 
-    /// Returns the index in `turns` of the flow that sends next (0 with drop-tail), and when its
-    /// segment begins.
+    /// Returns the index in `turns` of the flow that sends next (0 with drop-tail), and when the
+    /// transmission of its segment begins.
     fn next_start(
         &self,
         clock: &Clock,
@@ -317,13 +325,14 @@ impl Queue {
     }
 
     /// Moves the packets to the queues of another discipline, in their order of arrival. Segments
-    /// that have left stay gone.
+    /// that have left are not sent again.
     pub(super) fn change(&mut self, settings: &LineSettings, flows: &mut Flows) {
         let mut all: Vec<_> = self.fifo.drain(..).collect();
         for slot in self.turns.drain(..) {
             all.extend(flows.at_mut(slot).queue.drain(..).map(|packet| (slot, packet)));
         }
-        // The sort is stable: packets of a flow stay in order, and pieces of a packet together.
+        // The sort is stable: packets of a flow stay in order, and pieces of a packet stay
+        // together.
         all.sort_by_key(|(_, packet)| packet.arrived);
         *self = Self::new(settings.queue);
         let mut begun: BTreeSet<u16> = BTreeSet::new();
@@ -345,14 +354,15 @@ fn ready(packet: &Packet, settings: &LineSettings) -> Time {
     let (Timing::CutThrough, Some(rate)) = (settings.timing, settings.rate) else {
         return packet.arrived;
     };
-    // The last frame of a super-packet counts: those before it arrived earlier.
+    // Only the last frame of a super-packet is considered, because the frames before it arrived
+    // earlier.
     let segments = packet.frame().segments;
     let wire = segments.wire_bytes_of(segments.count - 1, settings.overhead);
     let header = CUT_THROUGH_BYTES + PREAMBLE_BYTES.min(u64::from(settings.overhead));
     packet.arrived.before(rate.time_of(wire.saturating_sub(header)))
 }
 
-/// Returns the bytes on the wire of the segments behind the first `sent`.
+/// Returns the number of bytes on the wire of all segments but the first `sent`.
 fn remaining(segments: Segments, sent: u32, overhead: u16) -> u64 {
     let left = Segments { count: segments.count - sent, ..segments };
     left.wire_bytes(overhead)

@@ -1,4 +1,4 @@
-//! The packets under way: sent by the transmitter, and not yet at the far end.
+//! The packets under way: sent by the transmitter, but not yet at the far end.
 
 use crate::frame::Packet;
 use crate::time::Time;
@@ -6,10 +6,10 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Packets under way, by when they arrive. The packet memory bounds them.
+/// Packets under way, ordered by when they arrive. Only the packet memory limits their number.
 #[derive(Debug, Default)]
 pub(super) struct Transit {
-    /// Packets that keep their order, by time.
+    /// Packets that stay in order; sorted by when they arrive.
     ordered: VecDeque<Packet>,
     /// Packets that were held back.
     held: BinaryHeap<Reverse<Held>>,
@@ -19,7 +19,8 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// Adds a packet that arrives at `due`, or when the last packet in order does if that is later.
+    /// Adds a packet that arrives at `due`, or together with the last packet in order if that
+    /// arrives later.
     pub(super) fn push(&mut self, mut packet: Packet, due: Time) {
         self.segments += u64::from(packet.count());
         self.last_due = self.last_due.max(due);
@@ -27,8 +28,8 @@ impl Transit {
         self.ordered.push_back(packet);
     }
 
-    /// Adds a packet that arrives `by` after `due`, so that later packets may overtake it. It
-    /// overtakes none itself.
+    /// Adds a packet that arrives `by` after `due`, so that later packets may overtake it. The
+    /// packet itself overtakes no other.
     pub(super) fn hold(&mut self, mut packet: Packet, due: Time, by: Duration) {
         self.segments += u64::from(packet.count());
         self.number += 1;
@@ -74,7 +75,7 @@ impl Transit {
     }
 }
 
-/// Ordered by time, then by number.
+/// A packet that was held back, ordered by time, then by number.
 #[derive(Debug)]
 struct Held {
     number: u64,

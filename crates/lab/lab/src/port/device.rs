@@ -1,5 +1,6 @@
-//! Ports past the kernel: a device that DPDK drives, an interface by AF_XDP, or memory shared with
-//! another process. They carry single frames without virtio-net headers, as a wire does.
+//! Ports that bypass the kernel: a device that DPDK drives, an interface by AF_XDP, or memory
+//! shared with another process. They carry single frames without virtio-net headers, as a wire
+//! does.
 
 use super::packet_socket::used;
 use super::{Kind, Port, PortError, sys};
@@ -15,28 +16,28 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An interface to open by AF_XDP.
+/// Describes an interface to open by AF_XDP.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct XdpSpec {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The interface's network namespace; `None`: that of this process.
+    /// The interface's network namespace. With `None`, that of this process.
     pub netns: Option<String>,
-    /// The MTU: length of the longest packet above Ethernet, in bytes; `None`: 1,500.
+    /// The MTU: the length of the longest packet above Ethernet, in bytes. With `None`, 1,500.
     pub mtu: Option<u16>,
-    /// Open it even if it is in use.
+    /// Opens the interface even if it is in use.
     pub force: bool,
 }
 
-/// A DPDK device to open.
+/// Describes a DPDK device to open.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DpdkSpec {
-    /// The device in DPDK's syntax: name, then arguments after commas.
+    /// The device in DPDK's syntax: its name, then arguments after commas.
     pub device: String,
-    /// The MTU: length of the longest packet above Ethernet, in bytes; `None`: 1,500, or 9,000 for
-    /// memory interfaces.
+    /// The MTU: the length of the longest packet above Ethernet, in bytes. With `None`, 1,500, or
+    /// 9,000 for memory interfaces.
     pub mtu: Option<u16>,
-    /// Open a kernel interface even if it is in use.
+    /// Opens the kernel interface below the device even if it is in use.
     pub force: bool,
 }
 
@@ -59,11 +60,11 @@ impl DpdkSpec {
 /// The network namespace of the calling thread.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// A device that is closed in the namespace in which it was opened. When DPDK closes it, it refers
-/// to the interface by name and index, which belong to another interface in another namespace.
+/// A device that is closed in the namespace in which it was opened. To close it, DPDK refers to the
+/// interface by name and index. In another namespace these belong to another interface.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// `None` while the device is being closed.
+    /// The open device. `None` while it is being closed.
     raw: Option<RawDevice>,
     home: OwnedFd,
 }
@@ -85,13 +86,13 @@ impl DerefMut for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let raw = self.raw.take();
-        // If no thread can be started, the interface stays as after a crash; the next process that
+        // If no thread can be started, the interface stays as after a crash. The next process that
         // opens it cleans it up.
         let _ = netns::within(&self.home, move || drop(raw));
     }
 }
 
-/// Prepares devices that will be opened: DPDK probes devices on buses only once, when it starts.
+/// Prepares devices that will be opened. DPDK probes devices on buses only once, when it starts.
 ///
 /// # Errors
 /// DPDK does not start.
@@ -103,7 +104,8 @@ pub fn prepare<'a>(specs: impl Iterator<Item = &'a DpdkSpec>) -> Result<(), Port
 /// Opens an interface by AF_XDP, so that its packets bypass the kernel, and switches it on.
 ///
 /// # Errors
-/// The interface is in use, the kernel or DPDK refuses, or this build has no DPDK.
+/// The interface or namespace does not exist, the interface is in use, the kernel or DPDK refuses a
+/// step, or this build has no DPDK.
 pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let device =
@@ -111,11 +113,11 @@ pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
     open(&spec.name, &device, Some(&spec.name), (spec.netns.as_deref(), spec.mtu, spec.force))
 }
 
-/// Opens a device. If it uses a kernel interface, that is switched on.
+/// Opens a device. If the device uses a kernel interface, switches that interface on.
 ///
 /// # Errors
-/// The interface below it is in use, DPDK refuses, or this build has no DPDK and the device is not
-/// a memory interface.
+/// The interface below the device is in use, or the kernel or DPDK refuses a step. In a build
+/// without DPDK, every device that is not a memory interface.
 pub fn open_dpdk(spec: &DpdkSpec) -> Result<Port, PortError> {
     open(spec.name(), &spec.device, spec.interface(), (None, spec.mtu, spec.force))
 }
@@ -126,7 +128,7 @@ fn open(
     interface: Option<&str>,
     (netns, mtu, force): (Option<&str>, Option<u16>, bool),
 ) -> Result<Port, PortError> {
-    // DPDK starts here, outside of the namespace: otherwise its own threads would keep the
+    // DPDK must start here, outside of the namespace. Otherwise its own threads would keep the
     // interface's namespace alive until the process ends.
     start_devices(&[device.to_owned()])
         .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
@@ -146,8 +148,8 @@ fn open(
         let device = RawDevice::open(device, mtu)
             .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
         if let Some(socket) = device.socket() {
-            // Packets that the kernel itself sends on the interface are not input. Only packet
-            // sockets see them.
+            // Packets that the kernel itself sends on the interface are not input. Only devices
+            // with a packet socket would receive them.
             let _ = sys::switch_on(socket, sys::PacketOption::IgnoreOutgoing);
         }
         let home = open_file(NAMESPACE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
@@ -160,8 +162,8 @@ fn open(
     })
 }
 
-/// Copies the next frame into `slices`, behind an empty virtio-net header; `AGAIN` if there is
-/// none.
+/// Copies the next frame into `slices`, behind an empty virtio-net header. Returns `AGAIN` if there
+/// is no frame.
 pub(super) fn receive(
     device: &mut RawDevice,
     slices: &mut [IoSliceMut<'_>],
@@ -183,7 +185,7 @@ pub(super) fn receive(
     Ok(len)
 }
 
-/// Sends a single frame.
+/// Sends a single frame. Returns whether the device accepted it.
 pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
     assert!(
         packet.count() == 1 && !packet.vnet().needs_checksum(),
@@ -192,18 +194,18 @@ pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
     packet.gather_ethernet(|slices| device.send(slices))
 }
 
-/// Returns the frames that were lost before they were read.
+/// Returns the number of frames that were lost before the box read them.
 pub(super) fn lost_before(device: &RawDevice) -> u64 {
     let state = device.state();
     state.missed + state.no_buffer + state.errors - state.unsent
 }
 
-/// Returns the frames that the device accepted but did not send.
+/// Returns the number of frames that the device accepted but did not send.
 pub(super) fn lost_behind(device: &RawDevice) -> u64 {
     device.state().unsent + device.discarded()
 }
 
-/// Makes the error for a device that is gone.
+/// Makes the error for a device that failed.
 pub(super) fn device_error(port: &str, error: io::Error) -> PortError {
     PortError::Device { port: port.to_owned(), error }
 }

@@ -10,7 +10,7 @@ pub enum PortError {
     Refused {
         /// The port's name.
         port: String,
-        /// The step.
+        /// The step that the kernel refused.
         step: &'static str,
         /// The kernel's error.
         error: Errno,
@@ -22,9 +22,9 @@ pub enum PortError {
     NoNamespace {
         /// The port's name.
         port: String,
-        /// The namespace.
+        /// The name or path of the namespace.
         netns: String,
-        /// The error of opening it.
+        /// The error that opening it returned.
         error: Errno,
     },
     /// The interface is in use.
@@ -35,10 +35,10 @@ pub enum PortError {
     InUse {
         /// The port's name.
         port: String,
-        /// What shows that it is in use.
+        /// What shows that the interface is in use.
         why: String,
     },
-    /// A device past the kernel could not be opened, or failed.
+    /// A device that bypasses the kernel could not be opened, or failed.
     #[error("port {port}: {error}{}", device_advice(error))]
     Device {
         /// The port's name.

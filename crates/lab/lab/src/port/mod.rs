@@ -1,5 +1,5 @@
-//! Ports: where frames come from and go to. Each frame has a virtio-net header before it, which is
-//! empty if the port does not know one.
+//! Ports: where frames come from and go to. Each frame has a virtio-net header in front of it. The
+//! header is empty if the port has none for the frame.
 
 mod device;
 mod error;
@@ -29,42 +29,42 @@ pub use packet_socket::{PacketSpec, open_packet};
 pub use pair::pair;
 pub use tap::{MTU, TapSpec, open_tap};
 
-/// The result of sending a packet.
+/// The result of sending a packet to a port.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sent {
     /// The port has accepted the packet.
     Accepted,
-    /// The port did not accept the packet: its queue is full, it is down, or it cannot carry such a
+    /// The port did not accept the packet: its queue is full, it is down, or it cannot carry this
     /// packet.
     Refused(Errno),
 }
 
-/// A port of a box: a TAP, an interface that exists already, a device past the kernel, or one end
-/// of a pair for tests.
+/// A port of a box: a TAP, an interface that exists already, a device that bypasses the kernel, or
+/// one end of a pair for tests.
 ///
-/// One thread may read while another writes; calls never block. A [device](Self::is_device) belongs
-/// to one thread, which must call [`poll`](Self::poll) in every loop iteration. Closing happens on
-/// drop.
+/// One thread may read while another writes. Calls never block. A [device](Self::is_device) belongs
+/// to one thread, which must call [`poll`](Self::poll) in every loop iteration. Dropping the port
+/// closes it.
 #[derive(Debug)]
 pub struct Port {
     name: String,
     kind: Kind,
     opened: Instant,
-    /// The port's interface, with a socket in its namespace.
+    /// A socket in the namespace of the port's interface, and the name of the interface.
     interface: Option<(OwnedFd, String)>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A TAP, with the kernel's counters of it.
+    /// A TAP, with the kernel's counters for it.
     Tap(OwnedFd, Option<InterfaceStats>),
-    /// A packet socket, with the frames that it has dropped: the kernel forgets the number when it
-    /// is read.
+    /// A packet socket, with the number of frames that it has dropped so far. The kernel resets its
+    /// own count when it is read.
     Packet(OwnedFd, AtomicU64),
-    /// One of a pair of sockets.
+    /// One end of a pair of sockets.
     Pair(OwnedFd),
-    /// A device past the kernel. Only one thread uses it; the engine makes sure that no thread ever
-    /// waits for this lock.
+    /// A device that bypasses the kernel. Only one thread uses it: the engine makes sure that no
+    /// thread ever waits for this lock.
     Device(Box<Mutex<Device>>),
 }
 
@@ -73,43 +73,44 @@ impl Port {
         Self { name: name.to_owned(), kind, opened: Instant::now(), interface: None }
     }
 
-    /// Returns whether the kernel says when packets arrived.
+    /// Returns whether the kernel says when each packet arrived.
     pub(crate) fn has_timestamps(&self) -> bool {
         matches!(self.kind, Kind::Packet(..))
     }
 
-    /// Sets the port's interface; `socket` was made in the interface's namespace.
+    /// Sets the port's interface. `socket` must have been made in the interface's namespace.
     fn with_interface(self, socket: OwnedFd) -> Self {
         let interface = Some((socket, self.name.clone()));
         Self { interface, ..self }
     }
 
-    /// Returns the longest packet that the interface carries, in bytes above Ethernet; `None` if
-    /// that is unknown. It may change.
+    /// Returns the length of the longest packet that the interface carries, in bytes above
+    /// Ethernet. `None` if it is unknown. It may change.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let (socket, name) = self.interface.as_ref()?;
         sys::mtu(socket, name).ok()
     }
 
-    /// Returns how long the port has been open; packets that arrived since then may wait in it.
+    /// Returns how long the port has been open. Packets that arrived since then may wait in the
+    /// port.
     pub(crate) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Renames the port, which helps when interfaces in several namespaces have the same name.
+    /// Renames the port. This helps when interfaces in several namespaces have the same name.
     #[must_use]
     pub fn called(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Returns the port's name: that of its interface, unless it was [renamed](Self::called).
+    /// Returns the port's name: that of its interface, unless the port was [renamed](Self::called).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads a packet; `None` if there is none. Its time of arrival is the kernel's time stamp if
-    /// there is one (with a packet socket), otherwise `clock`'s time after the read.
+    /// Reads a packet; `None` if there is none. The packet's time of arrival is the kernel's time
+    /// stamp if there is one (with a packet socket). Otherwise it is `clock`'s time after the read.
     ///
     /// # Errors
     /// The kernel or the device fails to receive, or the far end of a pair is closed.
@@ -172,8 +173,8 @@ impl Port {
         }
     }
 
-    /// Does a device's regular work, such as sending what was written. Call it in every loop
-    /// iteration, even when no packets pass.
+    /// Does a device's regular work, such as sending the frames that were written. Call it in every
+    /// loop iteration, even when no packets pass.
     ///
     /// # Errors
     /// The device fails.
@@ -186,14 +187,14 @@ impl Port {
         }
     }
 
-    /// Returns whether the port is a device past the kernel: it carries single frames, must be
-    /// [polled](Self::poll), and belongs to one thread.
+    /// Returns whether the port is a device that bypasses the kernel. Such a port carries single
+    /// frames, must be [polled](Self::poll), and belongs to one thread.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self.kind, Kind::Device(_))
     }
 
-    /// Returns the descriptor to wait on; `None` for a device.
+    /// Returns the descriptor to wait on. `None` for a device.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Tap(fd, _) | Kind::Packet(fd, _) | Kind::Pair(fd) => Some(fd.as_fd()),
@@ -201,7 +202,7 @@ impl Port {
         }
     }
 
-    /// Returns the device, if the port is one.
+    /// Returns the device; `None` if the port is not a device.
     pub(crate) fn device(&self) -> Option<MutexGuard<'_, Device>> {
         match &self.kind {
             Kind::Device(device) => Some(lock(device)),
@@ -209,8 +210,8 @@ impl Port {
         }
     }
 
-    /// Returns the packets that the kernel, or a device, dropped before the port was read, mostly
-    /// because its queue was full. Counted since the port was opened; 0 if there is no such
+    /// Returns the number of packets that the kernel or a device dropped before the box read them,
+    /// mostly because a queue was full. Counted since the port was opened. 0 if there is no such
     /// counter.
     #[must_use]
     pub fn dropped_by_kernel(&self) -> u64 {
@@ -225,8 +226,8 @@ impl Port {
         }
     }
 
-    /// Returns the frames that a device accepted but did not send, because the other end had gone
-    /// or the kernel refused them.
+    /// Returns the number of frames that a device accepted but did not send, because the other end
+    /// was closed or the kernel refused them.
     #[must_use]
     pub fn lost_by_device(&self) -> u64 {
         match &self.kind {
@@ -236,7 +237,8 @@ impl Port {
     }
 }
 
-/// Returns how long ago `arrived` was, which is a time since 1970; zero if the clock was set back.
+/// Returns how long ago `arrived` was, which is a time since 1970. Zero if it is in the future,
+/// because the clock was set back.
 fn age(arrived: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(arrived)

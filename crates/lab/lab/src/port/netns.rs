@@ -6,12 +6,13 @@ use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Lists the interfaces of the thread's own namespace, and goes on listing those while the file is
-/// open.
+/// Lists the interfaces of the calling thread's namespace. The open file continues to list that
+/// namespace's interfaces, whichever thread reads it.
 const INTERFACES: &str = "/proc/thread-self/net/dev";
 
-/// Runs `inside` on a thread of its own, in the network namespace `netns` (a path if it contains a
-/// slash) or that of this process. Passes it the open list of the namespace's interfaces.
+/// Runs `inside` on a thread of its own, in the network namespace `netns`, which is a name, or a
+/// path if it contains a slash. With `None`, in the namespace of this process. Passes the open list
+/// of the namespace's interfaces to `inside`.
 pub(super) fn within<R: Send>(
     port: &str,
     netns: Option<&str>,

@@ -1,8 +1,9 @@
-//! Opens an interface that exists already, such as one end of a veth or a network card, by a packet
+//! Opens an interface that already exists, such as one end of a veth or a network card, by a packet
 //! socket. Frames have virtio-net headers, so that super-packets pass whole.
 //!
-//! The box takes the interface over: other users of it would receive every frame a second time. So
-//! an interface with addresses is refused unless it is forced.
+//! The box takes the interface over: other users of the interface would receive every frame a
+//! second time. So an interface that has an address or the default route is refused, unless `force`
+//! is set.
 
 use super::netns::within;
 use super::sys::{self, PacketOption};
@@ -15,29 +16,29 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::sync::atomic::AtomicU64;
 
-/// Bytes that the kernel buffers in each direction: 13 ms at 10 Gb/s.
+/// Bytes that the kernel may buffer in each direction: 13 ms at 10 Gb/s.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// The IPv4 routes of this thread's namespace.
+/// The IPv4 routes of the calling thread's namespace.
 const ROUTES: &str = "/proc/thread-self/net/route";
 
-/// An interface to open by a packet socket.
+/// Describes an interface to open by a packet socket.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PacketSpec {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The interface's network namespace; `None`: that of this process.
+    /// The interface's network namespace. With `None`, that of this process.
     pub netns: Option<String>,
-    /// Open it even if it is in use.
+    /// Opens the interface even if it is in use.
     pub force: bool,
 }
 
-/// Takes an interface over and switches it on. When the port is closed the interface is as before,
-/// but stays on.
+/// Takes an interface over and switches it on. When the port is closed, the interface is as it was
+/// before, except that it stays on.
 ///
 /// # Errors
-/// There is no such interface, it is in use and `force` is not set, or the kernel refuses a packet
-/// socket or one of its options.
+/// There is no such interface or namespace, the interface is in use and `force` is not set, or the
+/// kernel refuses a packet socket or one of its options.
 pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
     let name = &spec.name;
     within(name, spec.netns.as_deref(), |_| {
@@ -73,7 +74,8 @@ pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
     })
 }
 
-/// Sets the socket's buffers; without privileges, only up to the machine's limit for all users.
+/// Sets the sizes of the socket's buffers. Without privileges, the machine's limit for all users
+/// applies.
 fn buffers(fd: &OwnedFd) -> nix::Result<()> {
     let forced = setsockopt(fd, sockopt::RcvBufForce, &SOCKET_BYTES)
         .and_then(|()| setsockopt(fd, sockopt::SndBufForce, &SOCKET_BYTES));
@@ -84,14 +86,14 @@ fn buffers(fd: &OwnedFd) -> nix::Result<()> {
     }
 }
 
-/// Returns what shows that an interface of this thread's namespace is in use; `None` if nothing
-/// does.
+/// Returns what shows that an interface of the calling thread's namespace is in use; `None` if
+/// nothing shows it.
 pub(super) fn used(name: &str) -> Option<String> {
     let mut addresses = getifaddrs()
         .ok()?
         .filter(|entry| entry.interface_name == name)
         .filter_map(|entry| entry.address);
-    // Every IPv6 interface that is on has a link-local address.
+    // Link-local addresses do not count, because every IPv6 interface that is on has one.
     let address = addresses.find_map(|address| {
         let v6 =
             address.as_sockaddr_in6().map(|v6| v6.ip()).filter(|ip| !ip.is_unicast_link_local());

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 /// Makes two ports, each of which receives what the other sends. The kernel buffers some hundred
-/// kilobytes; a port refuses packets beyond that.
+/// kilobytes. A port refuses packets for which the buffer has no room.
 ///
 /// # Errors
 /// [`PortError::Refused`] if the kernel cannot make the sockets: for example, too many files are

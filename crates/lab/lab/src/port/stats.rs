@@ -3,15 +3,16 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-/// Bytes of the list that are read: some hundred interfaces.
+/// Limit on the bytes of the list that are read: enough for some hundred interfaces.
 const LIST_BYTES: usize = 32_768;
 
-/// Column of `/proc/net/dev` with the packets dropped before the box read them: for a TAP those are
-/// drops on sending, the fourth of the transmit columns, behind eight receive columns.
+/// Column of `/proc/net/dev` with the packets that were dropped before the box read them. For a TAP
+/// these are drops on sending: the fourth of the transmit columns, which follow eight receive
+/// columns.
 const DROPPED: usize = 11;
 
-/// Reads an interface's counters from a list that was opened in its namespace and keeps listing
-/// that namespace.
+/// Reads the counters of an interface from a list that was opened in the interface's namespace. The
+/// open list continues to show that namespace.
 #[derive(Debug)]
 pub(super) struct InterfaceStats {
     list: File,
@@ -26,7 +27,7 @@ impl InterfaceStats {
         stats
     }
 
-    /// Returns the packets dropped since this was made.
+    /// Returns the number of packets dropped since this value was made.
     pub(super) fn dropped(&self) -> u64 {
         self.read().unwrap_or(0).saturating_sub(self.at_first)
     }

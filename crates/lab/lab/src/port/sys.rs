@@ -24,10 +24,11 @@ const SIOCGIFMTU: Opcode = 0x8921;
 const SIOCSIFMTU: Opcode = 0x8922;
 
 /// Size of an interface's name in the kernel, in bytes, including the terminating zero. A name must
-/// be shorter.
+/// be shorter than this.
 pub(super) const NAME_BYTES: usize = 16;
 
-/// `struct ifreq` of `linux/if.h`: a name and a union, whose first bytes are the flags or the MTU.
+/// `struct ifreq` of `linux/if.h`: a name and a union. The first bytes of the union are the flags
+/// or the MTU.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct InterfaceRequest {
@@ -36,7 +37,7 @@ pub(super) struct InterfaceRequest {
 }
 
 impl InterfaceRequest {
-    /// Makes a request for an interface; the name must be shorter than [`NAME_BYTES`].
+    /// Makes a request for an interface, whose name must be shorter than [`NAME_BYTES`].
     pub(super) fn new(name: &str) -> Result<Self> {
         let mut request = Self { name: [0; NAME_BYTES], value: [0; 24] };
         if name.is_empty() || name.len() >= NAME_BYTES || name.contains('/') {
@@ -66,8 +67,8 @@ fn request_interface<const OPCODE: Opcode>(
     fd: BorrowedFd<'_>,
     request: &mut InterfaceRequest,
 ) -> Result<()> {
-    // SAFETY: only the opcodes above are used, and each takes a pointer to a `struct ifreq`, which
-    // ours is laid out as.
+    // SAFETY: only the opcodes above are used. Each takes a pointer to a `struct ifreq`, and
+    // `InterfaceRequest` has the same layout.
     let updater = unsafe { Updater::<OPCODE, InterfaceRequest>::new(request) };
     // SAFETY: the request lives for the whole call, and the kernel keeps no pointer to it.
     unsafe { ioctl(fd, updater) }
@@ -115,7 +116,7 @@ pub(super) fn bring_up(socket: impl AsFd, name: &str) -> Result<()> {
     request_interface::<SIOCSIFFLAGS>(socket.as_fd(), &mut request)
 }
 
-/// Binds a packet socket to an interface; before that it receives nothing.
+/// Binds a packet socket to an interface. The socket receives nothing before that.
 pub(super) fn bind_packet(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
     let every_protocol = u16::try_from(libc::ETH_P_ALL).map_err(|_| Errno::INVAL)?.to_be();
     let address = libc::sockaddr_ll {
@@ -153,11 +154,12 @@ pub(super) fn switch_on(socket: BorrowedFd<'_>, option: PacketOption) -> Result<
 /// Options of a packet socket that can be switched on.
 #[derive(Clone, Copy)]
 pub(super) enum PacketOption {
-    /// A virtio-net header before each frame.
+    /// The kernel puts a virtio-net header in front of each frame.
     VnetHeader = libc::PACKET_VNET_HDR as isize,
-    /// The VLAN tag is delivered beside its frame.
+    /// The kernel delivers the VLAN tag in a control message, not in the frame.
     AuxData = libc::PACKET_AUXDATA as isize,
-    /// Frames that leave by the interface, our own among them, are not received.
+    /// The socket does not receive frames that leave by the interface, including those that it
+    /// sends itself.
     IgnoreOutgoing = libc::PACKET_IGNORE_OUTGOING as isize,
 }
 
@@ -177,13 +179,13 @@ fn set_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> Result<()> {
     check(done)
 }
 
-/// Returns the frames that a packet socket has dropped, since the last call, because its buffer was
-/// full.
+/// Returns the number of frames that a packet socket has dropped since the last call because its
+/// buffer was full.
 pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of_u32(&stats);
     let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-    // SAFETY: the kernel writes at most `len` bytes, which is how long the counts are.
+    // SAFETY: the kernel writes at most `len` bytes, which is the size of the counts.
     unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut stats).cast(), &raw mut len)
     };
@@ -195,17 +197,17 @@ pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
 pub(super) struct ReceivedFrame {
     /// Bytes of the frame with its virtio-net header.
     pub(super) len: usize,
-    /// The VLAN tag that the kernel took out of the frame.
+    /// The VLAN tag that the kernel took out of the frame, if there was one.
     pub(super) tag: Option<[u8; 4]>,
-    /// When the kernel received it, since 1970.
+    /// When the kernel received the frame, as time since 1970; `None` if the kernel did not say.
     pub(super) arrived: Option<Duration>,
 }
 
-/// Length of `struct cmsghdr`, and room for control messages, in words.
+/// Length of `struct cmsghdr` in bytes, and the room for control messages in words.
 const CONTROL_HEADER: usize = 16;
 const CONTROL_WORDS: usize = 16;
 
-/// Receives a frame with its virtio-net header and the control messages beside it.
+/// Receives a frame with its virtio-net header, and its control messages.
 pub(super) fn receive_packet(
     socket: BorrowedFd<'_>,
     slices: &mut [IoSliceMut<'_>],
@@ -239,7 +241,7 @@ pub(super) fn receive_packet(
     ))
 }
 
-/// Iterates over control messages: level, kind and content (cmsg(3)).
+/// Iterates over control messages: the level, kind and content of each (cmsg(3)).
 fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from_ne_bytes(*bytes.first_chunk()?);
@@ -250,16 +252,16 @@ fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])>
     })
 }
 
-/// Parses the `struct timespec` of a control message.
+/// Reads the `struct timespec` of a control message.
 fn time_in(part: &[u8]) -> Option<Duration> {
     let number = |at: usize| i64::from_ne_bytes(*part.get(at..)?.first_chunk()?).try_into().ok();
     let (seconds, nanos): (Option<u64>, Option<u64>) = (number(0), number(8));
     Some(Duration::from_secs(seconds?) + Duration::from_nanos(nanos?))
 }
 
-/// Parses the VLAN tag of a control message.
+/// Reads the VLAN tag of a control message.
 fn tag_in(aux: &[u8]) -> Option<[u8; 4]> {
-    /// `struct tpacket_auxdata` of `linux/if_packet.h`.
+    /// The size of `struct tpacket_auxdata` of `linux/if_packet.h`.
     const BYTES: usize = 20;
     let aux = aux.first_chunk::<BYTES>()?;
     let word = |at| u16::from_ne_bytes([aux[at], aux[at + 1]]);

@@ -10,27 +10,27 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Smallest and largest MTU of a TAP, in bytes above Ethernet.
+/// The allowed MTUs of a TAP, in bytes above Ethernet.
 pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
 
-/// A TAP to open.
+/// Describes a TAP to open.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TapSpec {
-    /// Its name, of at most 15 bytes.
+    /// The TAP's name, of at most 15 bytes.
     pub name: String,
-    /// The network namespace that it is in, by the name that `ip netns` uses or by path; `None`:
+    /// The network namespace of the TAP: the name that `ip netns` uses, or a path. With `None`,
     /// that of this process.
     pub netns: Option<String>,
-    /// The MTU: length of the longest packet above Ethernet, in bytes. With `None` it stays
-    /// unchanged, which is 1,500 for a new TAP.
+    /// The MTU: the length of the longest packet above Ethernet, in bytes. With `None`, the MTU
+    /// stays as it is, which is 1,500 for a new TAP.
     pub mtu: Option<u32>,
 }
 
-/// Makes a TAP, or opens one that exists, and switches it on. It disappears with the port, unless
-/// it is persistent (`ip tuntap add`).
+/// Makes a TAP, or opens one that exists, and switches it on. When the port is closed, the TAP
+/// disappears, unless it is persistent (`ip tuntap add`).
 ///
 /// # Errors
-/// The kernel refuses; the error says what would help.
+/// [`PortError`] if the kernel refuses a step. Its message says what would help.
 pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
     let name = &spec.name;
     within(name, spec.netns.as_deref(), |interfaces| {

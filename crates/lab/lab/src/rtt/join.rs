@@ -8,20 +8,20 @@ use std::time::Duration;
 /// Protocols in which only one end sends requests: ICMP and `ICMPv6`.
 const ECHOED: [u8; 2] = [1, 58];
 
-/// What is known from one direction.
+/// What is known of a flow from one of its two directions.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     samples: u64,
     half: Duration,
-    /// `None`: no packet has left yet, the first answer is still on the line.
+    /// Time that the last packet spent on the line. `None` if no packet has left the line yet.
     passage: Option<Duration>,
 }
 
-/// Computes the whole round trips of flows of which both directions are known. `flows` are those of
-/// all lines of a box, which may have the same flow more than once.
+/// Computes the whole round trips of flows for which both directions are known. `flows` are those
+/// of all lines of a box, and may contain a flow more than once.
 ///
-/// An ICMP echo is requested by one end only, so there is one half. The rest of its round trip is
-/// the time that the reply spends on the line from the box, which is known.
+/// Only one end requests ICMP echoes, so there is only one half. The rest of an echo's round trip
+/// is the time that the reply spends on the line of the box, which is known.
 pub fn join<'a>(flows: impl IntoIterator<Item = &'a mut (Flow, FlowCounters)>) {
     let mut flows: Vec<_> = flows.into_iter().collect();
     let mut known = HashMap::<Flow, Direction>::with_capacity(flows.len());
@@ -31,7 +31,7 @@ pub fn join<'a>(flows: impl IntoIterator<Item = &'a mut (Flow, FlowCounters)>) {
         let passage =
             (counters.left.segments > 0).then(|| Duration::from_nanos(counters.passage_ns));
         let one = Direction { samples: round_trips.samples, half, passage };
-        // A mirrored copy may have met the answers first.
+        // Another line may have a mirrored copy of the flow. The line with the most samples counts.
         let known = known.entry(*flow).or_insert(one);
         if one.samples > known.samples {
             *known = one;

@@ -1,4 +1,4 @@
-//! Finds what a packet requests and what it answers.
+//! Finds out what a packet requests and what it answers.
 
 use crate::frame::{Network, Packet};
 
@@ -14,32 +14,33 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// The parts of a packet that matter here.
+/// The parts of a packet that matter for round trips.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Probe {
     /// TCP with time stamps.
     Stamped {
-        /// The sender's clock.
+        /// The time stamp of the sender's clock.
         value: u32,
-        /// The time stamp that is answered, if it is an acknowledgement.
+        /// The time stamp that the packet answers. `None` if the packet is no acknowledgement.
         echo: Option<u32>,
-        /// Whether the packet carries data, or a SYN or FIN, that will be acknowledged.
+        /// Whether the packet carries data, a SYN or a FIN, all of which the receiver acknowledges.
         payload: bool,
     },
     /// TCP without time stamps.
     Unstamped {
-        /// Sequence number behind its content, if it has any: what will be acknowledged.
+        /// The acknowledgement number that will answer the packet. `None` if the packet has no
+        /// content.
         end: Option<u32>,
-        /// The acknowledgement number, if the packet is an acknowledgement.
+        /// The packet's own acknowledgement number. `None` if the packet is no acknowledgement.
         ack: Option<u32>,
     },
-    /// An echo request: its identifier and number.
+    /// An echo request, with its identifier and sequence number.
     EchoRequest(u32),
-    /// An echo reply.
+    /// An echo reply, with its identifier and sequence number.
     EchoReply(u32),
 }
 
-/// Returns `None` if the packet neither requests nor answers anything.
+/// Returns what a packet requests and answers. `None` if it does neither.
 pub(super) fn probe(packet: &Packet) -> Option<Probe> {
     let frame = packet.frame();
     let head = packet.ethernet().next()?;
@@ -81,9 +82,9 @@ fn probe_tcp(tcp: &[u8], more: bool, payload: impl Fn() -> u32) -> Option<Probe>
     Some(Probe::Unstamped { end, ack: acked.then(|| number(fixed, 8)) })
 }
 
-/// Returns the time stamps among TCP's options: the sender's, and the echoed one.
+/// Returns the time stamps among TCP's options: the sender's own, and the one that it echoes.
 fn time_stamps(options: &[u8]) -> Option<(u32, u32)> {
-    // Nearly all senders align them like this.
+    // Nearly all senders align the option in this way.
     if let [1, 1, 8, 10, stamps @ ..] = options
         && stamps.len() >= 8
     {
@@ -114,7 +115,7 @@ fn probe_icmp(icmp: &[u8], request: u8, reply: u8) -> Option<Probe> {
     }
 }
 
-/// Returns the bytes behind the headers, by IP's length: a short frame has padding besides.
+/// Returns the number of bytes behind the headers, by IP's length: a short frame also has padding.
 fn payload(head: &[u8], network: usize, headers: usize, kind: Network) -> u32 {
     let word = |at: usize| {
         head.get(at..at + 2).map_or(0, |word| usize::from(u16::from_be_bytes([word[0], word[1]])))

@@ -1,4 +1,4 @@
-//! Leaves and matches the stamps of one flow on one line.
+//! Records the stamps of one flow on one line, and matches answers with them.
 
 use super::probe::{Probe, probe};
 use super::{Key, RoundTrips, Stamps, hash};
@@ -7,26 +7,26 @@ use crate::time::Time;
 use std::time::Duration;
 
 /// Minimum interval between two stamps of a flow: the resolution of most senders' time stamps. It
-/// limits the part of the table that a flow uses.
+/// limits the part of the table that one flow uses.
 const GAP: Duration = Duration::from_millis(1);
 
-/// The kinds of numbers, so that equal numbers of two kinds are different keys.
+/// The kinds of numbers. Equal numbers of different kinds give different keys.
 const OF_CLOCK: u64 = 1 << 32;
 const OF_SEQUENCE: u64 = 2 << 32;
 const OF_ECHO: u64 = 3 << 32;
 
-/// Leaves and matches the stamps of one flow on one line.
+/// Records the stamps of one flow on one line, and matches answers with them.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    /// Hashes of the flow, and of the opposite one.
+    /// Hashes of the flow, and of the flow in the opposite direction.
     own: u64,
     other: u64,
-    /// The newest time stamp or sequence number seen; and when a stamp was last left.
+    /// The newest time stamp or sequence number of the flow, and when a stamp was last recorded.
     newest: Option<u32>,
     stamped: Option<Time>,
-    /// With sequence numbers: the last stamp left, until something before it is sent again.
+    /// With sequence numbers: the number of the last stamp. `None` once data has been sent again.
     pending: Option<u32>,
-    /// The last echo or acknowledgement.
+    /// The last echoed time stamp or acknowledgement number of the flow.
     echoed: Option<u32>,
     /// When a packet of the flow last arrived.
     heard: Time,
@@ -46,7 +46,7 @@ impl Tracker {
         }
     }
 
-    /// Handles a packet of the flow that arrived at `now`.
+    /// Handles a packet of the flow, which arrived at `now`.
     pub(crate) fn observe(
         &mut self,
         packet: &Packet,
@@ -106,8 +106,8 @@ impl Tracker {
         }
     }
 
-    /// Data that is sent twice has two answers that look the same, so neither counts (Karn and
-    /// Partridge, 1987).
+    /// Records a stamp for new data. If data is sent again, removes the last stamp: the answers to
+    /// both transmissions look the same, so neither counts (Karn and Partridge, 1987).
     fn sequence(&mut self, end: u32, now: Time, stamps: &Stamps) {
         if !self.is_newer(end) {
             if let Some(pending) = self.pending.take() {
@@ -128,15 +128,15 @@ impl Tracker {
         round_trips: &mut RoundTrips,
     ) {
         let Some((half, payload)) = stamps.take(key, now) else { return };
-        // An acknowledgement without payload is not answered until there is something to send. If
-        // the answer ends a silence that began before the acknowledgement arrived, the time is only
-        // the sender's pause.
+        // An acknowledgement without payload is only answered when its receiver has something to
+        // send. If the answer ends a silence that began before the acknowledgement arrived, the
+        // measured time is only the pause of that receiver.
         if payload || silence <= half {
             round_trips.count(half);
         }
     }
 
-    /// Returns whether `value` is beyond all that were seen, in modular arithmetic.
+    /// Returns whether `value` is newer than all earlier values, in modular arithmetic.
     fn is_newer(&mut self, value: u32) -> bool {
         let newer = self.newest.is_none_or(|newest| {
             let ahead = value.wrapping_sub(newest);

@@ -1,19 +1,21 @@
-//! Samples in bounded memory: when it is full, each two neighbours are joined.
+//! Keeps samples in bounded memory: when it is full, each two neighbours are joined into one
+//! sample.
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, MAX_SAMPLE_LINES, Sample};
 
-/// The number of samples, an even one, at which the history halves itself: each two neighbours are
-/// joined, and from then on each sample kept covers twice as many new ones.
+/// The number of samples at which the history halves itself; an even number. Each two neighbours
+/// are then joined, and each later sample that is kept covers twice as many new samples as before.
 pub const MAX_SAMPLES: usize = 1_200;
 
-/// Keeps samples over any length of time in bounded memory, by joining neighbours.
+/// Keeps the samples of any length of time in bounded memory, by joining neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     kept: Vec<Sample>,
-    /// The sample in progress, and how many samples it joins so far.
+    /// The sample that is being joined, and how many samples it contains so far.
     partial: Option<Sample>,
     partial_samples: u64,
-    /// The number of times that the history was halved. Each sample kept joins two to that power.
+    /// The number of times that the history was halved. Each sample that is kept joins two to the
+    /// power of this number of new samples.
     halvings: u32,
 }
 
@@ -49,14 +51,14 @@ impl History {
         }
     }
 
-    /// Returns the samples, in order of time.
+    /// Returns the samples, in order of time. The last one may still grow.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> + Clone {
         self.kept.iter().chain(&self.partial)
     }
 }
 
-/// Joins two consecutive samples. Rates are averaged, queues are the longest, drops are added,
-/// round trips are the latest.
+/// Joins two consecutive samples. Takes the mean of the rates, the longest of the queues, the sum
+/// of the drops, and the latest round trips.
 fn join(first: Sample, second: Sample) -> Sample {
     let (one, other) = (first.seconds(), second.seconds());
     let weights = (one / (one + other), other / (one + other));
@@ -83,7 +85,7 @@ fn join(first: Sample, second: Sample) -> Sample {
     joined
 }
 
-/// Returns the line of this name, added if it is new; `None` if there is no room for it.
+/// Returns the line with this name, and adds it if it is new. `None` if there is no room for it.
 fn find_or_add_line(lines: &mut Vec<LineSample>, name: String) -> Option<&mut LineSample> {
     let at = match lines.iter().position(|line| line.line == name) {
         Some(at) => at,

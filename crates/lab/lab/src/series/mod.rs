@@ -1,7 +1,7 @@
 //! What boxes do over time: rates, queues, losses and round trips of each line and of its flows.
 //!
-//! A [`Recorder`] turns each report into a [`Sample`]; a [`History`] keeps samples in bounded
-//! memory. On disk a series is one JSON value per line: [`About`] first, then samples.
+//! A [`Recorder`] turns each report into a [`Sample`], and a [`History`] keeps samples in bounded
+//! memory. In a file, a series is one JSON value per line: first [`About`], then the samples.
 
 mod history;
 mod recorder;
@@ -12,27 +12,28 @@ use serde::{Deserialize, Serialize};
 pub use history::{History, MAX_SAMPLES};
 pub use recorder::{Recorder, line_name};
 
-/// Version of the format on disk. Other versions are refused.
+/// Version of the file format. A file of another version is invalid.
 pub const VERSION: u32 = 1;
 
 /// Limit on the flows of a line in a sample: those with the highest rates are kept. The line's own
-/// figures include the others.
+/// figures include all flows.
 pub const MAX_SAMPLE_FLOWS: usize = 32;
 
-/// Limit on the lines in a sample: those of 64 boxes with 16 ports. A sample with more is invalid.
+/// Limit on the lines in a sample: those of 64 boxes with 16 ports. A sample with more lines is
+/// invalid.
 pub const MAX_SAMPLE_LINES: usize = 1_024;
 
 /// Limit on the length of the name of a line or a flow, or of a text about one, in bytes. A longer
-/// one is invalid.
+/// text is invalid.
 pub const MAX_NAME_BYTES: usize = 512;
 
-/// Limit on the length of a line of a file, in bytes: a line with its end must be shorter.
+/// Limit on the length of a line of a file, in bytes. The line with its end must be shorter.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// What a series is about: its first line on disk.
+/// What a series is about: the first line of its file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct About {
-    /// [`VERSION`].
+    /// The version of the format: [`VERSION`].
     pub sprat_lab_series: u32,
     /// What was measured, in one line.
     pub title: String,
@@ -40,25 +41,25 @@ pub struct About {
     pub lines: Vec<LineAbout>,
 }
 
-/// The settings of a line.
+/// A line's name, settings and buffer at the start of a series.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LineAbout {
     /// The line's name, as in the samples.
     pub line: String,
-    /// Its settings, as text.
+    /// The line's settings, as text.
     pub settings: String,
-    /// Bytes on the wire that may wait; `None` if packets never wait.
+    /// Bytes on the wire that may wait. `None` if packets never wait.
     pub buffer: Option<u64>,
 }
 
 /// The figures of all lines over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
-    /// Start, in seconds since the box started.
+    /// Start of the interval, in seconds since the box started.
     pub from: f64,
-    /// End, in seconds since the box started.
+    /// End of the interval, in seconds since the box started.
     pub to: f64,
-    /// Figures of each line.
+    /// The figures of each line.
     pub lines: Vec<LineSample>,
 }
 
@@ -67,10 +68,10 @@ pub struct Sample {
 pub struct LineSample {
     /// The line's name.
     pub line: String,
-    /// Figures of the whole line.
+    /// The figures of the whole line.
     #[serde(flatten)]
     pub all: Figures,
-    /// The flows that carried most, in descending order.
+    /// The flows with the highest rates, in descending order.
     pub flows: Vec<FlowSample>,
 }
 
@@ -79,28 +80,29 @@ pub struct LineSample {
 pub struct FlowSample {
     /// The flow's name.
     pub flow: String,
-    /// Figures of this flow.
+    /// The figures of this flow.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Smoothed round trip in milliseconds, if known.
+    /// Moving average of the round-trip time in milliseconds; `None` if it is unknown.
     pub rtt_ms: Option<f64>,
 }
 
 /// Figures of a line or a flow.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Figures {
-    /// Ethernet frames that left, in bits per second.
+    /// Rate of the Ethernet frames that left, in bits per second.
     pub bits_per_second: f64,
-    /// Bytes on the wire that waited at the end; of joined samples, the most.
+    /// Bytes on the wire that waited at the end of the interval. In a joined sample, the largest of
+    /// these.
     pub queue: u64,
-    /// Segments that were dropped.
+    /// Number of segments that were dropped.
     pub drops: u64,
 }
 
 /// Why a series is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SeriesError {
-    /// It has another version, or is something else.
+    /// The file has another version, or is no series.
     #[error(
         "its first line says version {0}; this program reads version {VERSION}: record it again, \
          or read it with its own"
@@ -109,10 +111,10 @@ pub enum SeriesError {
     /// A time or a figure is impossible.
     #[error("{0} is {1}: want a number that is finite and not negative")]
     Number(&'static str, f64),
-    /// A sample ends before it begins, or begins before the last one ended.
+    /// A sample does not end after it begins, or begins before the previous one ended.
     #[error("a sample from {0} s to {1} s: want times that increase")]
     Times(f64, f64),
-    /// Something is too long.
+    /// There are too many lines or flows, or a text is too long.
     #[error("{0}: more than {1}")]
     Long(&'static str, usize),
 }
@@ -124,11 +126,11 @@ impl About {
         Self { sprat_lab_series: VERSION, title, lines }
     }
 
-    /// Checks what was read.
+    /// Checks a line that was read from a file.
     ///
     /// # Errors
-    /// [`SeriesError::Version`] for another version than this program's; [`SeriesError::Long`] for
-    /// more than [`MAX_SAMPLE_LINES`] lines, or a name or text of more than [`MAX_NAME_BYTES`].
+    /// [`SeriesError::Version`] for any version except [`VERSION`]; [`SeriesError::Long`] for more
+    /// than [`MAX_SAMPLE_LINES`] lines, or a name or text of more than [`MAX_NAME_BYTES`].
     pub fn check(&self) -> Result<(), SeriesError> {
         if self.sprat_lab_series != VERSION {
             return Err(SeriesError::Version(self.sprat_lab_series));
@@ -143,7 +145,7 @@ impl About {
 }
 
 impl LineAbout {
-    /// Describes the line called `line`.
+    /// Describes the settings of the line with the name `line`.
     #[must_use]
     pub fn new(line: String, settings: &LineSettings) -> Self {
         Self {
@@ -155,12 +157,14 @@ impl LineAbout {
 }
 
 impl Sample {
-    /// Checks what was read. `after` is when the previous sample ended.
+    /// Checks a sample that was read from a file. `after` is the time at which the previous sample
+    /// ended.
     ///
     /// # Errors
-    /// [`SeriesError::Number`] if a time or figure is negative or not finite;
-    /// [`SeriesError::Times`] if the sample does not end after it begins, or begins before `after`;
-    /// [`SeriesError::Long`] if it has too many lines or flows, or a name is too long.
+    /// - [`SeriesError::Number`] if a time or figure is negative or not finite.
+    /// - [`SeriesError::Times`] if the sample does not end after it begins, or begins before
+    ///   `after`.
+    /// - [`SeriesError::Long`] if the sample has too many lines or flows, or a name is too long.
     pub fn check(&self, after: f64) -> Result<(), SeriesError> {
         for (what, number) in [("from", self.from), ("to", self.to)] {
             plain(what, number)?;
@@ -200,7 +204,7 @@ fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), SeriesEr
     if count > most { Err(SeriesError::Long(what, most)) } else { Ok(()) }
 }
 
-/// Describes what a line does in a few words, leaving out what equals a cable.
+/// Describes in a few words what a line does. Leaves out settings in which it equals a cable.
 fn words(settings: &LineSettings) -> String {
     let ms = |time: std::time::Duration| format!("{} ms", time.as_secs_f64() * 1e3);
     let mut parts = Vec::new();

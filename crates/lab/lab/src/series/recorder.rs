@@ -1,4 +1,4 @@
-//! Computes samples from counters that only grow.
+//! Computes samples from counters, which only grow.
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, Sample};
 use crate::engine::{LineReport, Report};
@@ -7,7 +7,7 @@ use crate::line::FlowCounters;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Keeps the last report of each line, and computes what happened between that report and the next.
+/// Keeps the last report of each line, and computes what happened until the next report.
 #[derive(Debug, Default)]
 pub struct Recorder {
     at: f64,
@@ -22,15 +22,15 @@ struct Previous {
 }
 
 impl Recorder {
-    /// Makes a recorder for boxes that start now.
+    /// Makes a recorder for boxes that have just started.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns what happened since the last call, or since the start. `reports` are those of the
-    /// boxes at `seconds` since they started, each with a prefix for the names of its lines. `None`
-    /// if no time has passed.
+    /// Returns what happened since the last call, or since the start. `reports` are the boxes'
+    /// reports at `seconds` after they started, each with a prefix for the names of its lines.
+    /// Returns `None` if no time has passed since the last call.
     pub fn sample(&mut self, seconds: f64, reports: &[(String, Report)]) -> Option<Sample> {
         let from = self.at;
         if seconds <= from {
@@ -68,20 +68,20 @@ impl Recorder {
     }
 }
 
-/// Returns the name of a line in a series.
+/// Returns the name that a line has in a series.
 #[must_use]
 pub fn line_name(prefix: &str, to: &str) -> String {
     format!("{prefix}to {to}")
 }
 
-/// Returns `None` if nothing happened to the flow.
+/// Returns the figures of a flow; `None` if nothing happened to it.
 fn flow_sample(
     flow: &Flow,
     now: &FlowCounters,
     previous: Option<&FlowCounters>,
     seconds: f64,
 ) -> Option<FlowSample> {
-    // Fewer than before: the flow lost its slot, and has come back.
+    // If fewer segments arrived than in the last report, the flow lost its slot and got a new one.
     let previous = previous.filter(|previous| previous.arrived.segments <= now.arrived.segments);
     let previous = previous.copied().unwrap_or_default();
     let (left, drops) = (now.left.bytes.saturating_sub(previous.left.bytes), now.drops.total());

@@ -11,7 +11,7 @@ const V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 64, 0, 0), 16);
 /// Default range of IPv6 addresses: a unique local prefix (RFC 4193).
 const V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x7072, 0x6174, 0, 0, 0, 0, 0), 48);
 
-/// Prefix length of one network, for each family.
+/// Prefix lengths of one network, for the two families.
 const V4_NETWORK: u8 = 24;
 const V6_NETWORK: u8 = 64;
 
@@ -38,13 +38,13 @@ impl Addresses {
         Ok(Self { v4, v6, taken: HashSet::new() })
     }
 
-    /// Marks an address as taken; returns `false` if it was taken already.
+    /// Marks an address as taken. Returns `false` if it was already taken.
     pub(super) fn take(&mut self, address: IpAddr) -> bool {
         self.taken.insert(address)
     }
 
-    /// Returns the next free address of each family in a network, counted from 0. `None` if there
-    /// is no such network, or no free address.
+    /// Returns the next free address of each family in a network. Networks are counted from 0.
+    /// `None` if there is no such network, or no free address.
     pub(super) fn next(&mut self, network: u32) -> Option<[IpNet; 2]> {
         let v4 = u32::from(self.v4.network())
             .checked_add(network.checked_shl(u32::from(32 - V4_NETWORK))?)?;
@@ -53,7 +53,7 @@ impl Addresses {
         let v6 =
             u128::from(self.v6.network()).checked_add(u128::from(network) << (128 - V6_NETWORK))?;
         let v6 = Some(Ipv6Addr::from(v6)).filter(|base| self.v6.contains(base))?;
-        // Both families use the same number, which is easier to remember.
+        // Both families use the same number for a host, which is easier to remember.
         let pairs = (1u32..255).map(|host| {
             (
                 Ipv4Addr::from(u32::from(v4) + host),

@@ -1,4 +1,4 @@
-//! Turns a topology into a plan in which nothing is left to choose.
+//! Turns a topology into a complete plan, in which nothing is left to choose.
 
 use super::addresses::Addresses;
 use super::words::{AtWords, BoxWords, CaptureWords, HostWords, Topology};
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 /// Limit on the boxes of a lab. A topology with more is invalid.
 pub const MAX_BOXES: usize = 64;
 
-/// Prefixes of ports that belong to the machine and are neither host nor box.
+/// Prefixes of ports that belong to the machine. They are neither hosts nor boxes.
 const OF_THE_MACHINE: [&str; 3] = ["packet:", "xdp:", "dpdk:"];
 
-/// The host in which the cables between boxes end.
+/// Name of the host in which the cables between boxes end.
 const BOXES: &str = "boxes";
 
 /// Default MTU, in bytes.
@@ -26,12 +26,11 @@ const MTU: u32 = 1_500;
 /// The complete plan of a lab.
 #[derive(Clone, Debug, Default)]
 pub struct LabPlan {
-    /// Its hosts and the cables between them.
+    /// The hosts of the lab, and the cables between them.
     pub plan: HostsPlan,
-    /// Its boxes.
+    /// The boxes of the lab.
     pub boxes: Vec<BoxPlan>,
-    /// The share of a line's segments that may leave late, and the delay from which one counts as
-    /// late.
+    /// How many segments of a line may leave late, and by how much, before a box has not kept up.
     pub tolerance: Tolerance,
 }
 
@@ -40,15 +39,15 @@ pub struct LabPlan {
 pub struct BoxPlan {
     /// The box's name.
     pub name: String,
-    /// Its ports.
+    /// The box's ports, in order.
     pub ports: Vec<PortPlan>,
     /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory of each worker, in bytes; `None`: as much as its lines need.
+    /// Packet memory of each worker, in bytes. With `None`, as much as its lines need.
     pub memory: Option<u64>,
     /// Filter rules, in order.
     pub filters: Vec<RulePlan>,
-    /// What is captured.
+    /// The capture of the packets that arrive, if there is one.
     pub capture: Option<CapturePlan>,
 }
 
@@ -57,9 +56,9 @@ pub struct BoxPlan {
 pub struct PortPlan {
     /// The port's name: that of the host, box or interface at the other end.
     pub name: String,
-    /// What kind of port it is.
+    /// The kind of port, and its interface or device.
     pub spec: PortSpec,
-    /// Settings of the line to it.
+    /// Settings of the line to the port.
     pub line: LineSettings,
 }
 
@@ -69,13 +68,13 @@ pub type CapturePlan = capture::CaptureSettings;
 /// Why a topology is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// It is not TOML, or has unknown keys.
+    /// The text is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// Something in it is invalid.
+    /// A part of the topology is invalid.
     #[error("{place}: {what}")]
     Invalid {
-        /// Where, by its keys.
+        /// The invalid part, by its keys.
         place: String,
         /// What is wrong, and how to correct it.
         what: String,
@@ -103,7 +102,7 @@ impl Topology {
     /// Lays the topology out: chooses addresses, interfaces and cables.
     ///
     /// # Errors
-    /// The first fault, with its place and how to correct it.
+    /// The topology is invalid. The error says where the first fault is and how to correct it.
     pub fn lay_out(&self) -> Result<LabPlan, TopologyError> {
         self.check_names()?;
         let networks = self.networks()?;
@@ -183,7 +182,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Returns the number of each box's network; boxes that are connected share one.
+    /// Returns the number of each box's network. Boxes that are connected share one network.
     fn networks(&self) -> Result<BTreeMap<&str, u32>, TopologyError> {
         let mut networks: BTreeMap<&str, u32> = BTreeMap::new();
         for (name, words) in &self.boxes {
@@ -277,8 +276,8 @@ impl Topology {
         Ok(plan)
     }
 
-    /// Adds the cables between boxes to the plan. Returns the interface of each box to each other,
-    /// by `(box, other)`.
+    /// Adds the cables between boxes to the plan. Returns the interface that each box has towards
+    /// each other box, by `(box, other)`.
     fn trunks(
         &self,
         plan: &mut HostsPlan,
@@ -291,7 +290,8 @@ impl Topology {
             .max()
             .unwrap_or(MTU);
         let mut boxes = Host { name: BOXES.to_owned(), ..Host::default() };
-        // The kernel must not send frames of its own there: they would appear on the lines.
+        // The kernel must not send frames of its own on these interfaces: they would appear on the
+        // lines.
         boxes.sysctls.insert("ipv6.conf.default.disable_ipv6".to_owned(), "1".to_owned());
         let mut ends = BTreeMap::new();
         let place = plan.hosts.len();
@@ -372,8 +372,8 @@ impl Topology {
             pairs: (0..words.pairs.len())
                 .map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string()))
                 .collect(),
-            // The ports' names were checked above; here only their number and their lines matter,
-            // so each port is called by its index.
+            // The ports' names were checked above. Here only the number of ports and their lines
+            // matter, so each port has its index as its name.
             ports: named
                 .iter()
                 .enumerate()
@@ -386,7 +386,7 @@ impl Topology {
         let checked = match config.check() {
             Ok(checked) => checked,
             Err(ConfigError::Word { place, error }) => {
-                // The index by which the port was called.
+                // The name of the port is its index here.
                 let port = place
                     .rsplit(' ')
                     .next()
@@ -419,7 +419,7 @@ fn as_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Returns the name of a host's interface to a neighbour.
+/// Returns the name of the interface by which a host is joined to a neighbour.
 fn interface_at(plan: &HostsPlan, links: &[Link<'_>], host: &str, neighbour: &str) -> String {
     let mut own = links.iter().filter(|link| link.host == host);
     let number = own.position(|link| link.neighbour == neighbour).expect("was linked before");

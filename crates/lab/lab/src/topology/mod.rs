@@ -29,12 +29,13 @@
 //! ends = ["left", "right"]
 //! ```
 //!
-//! Hosts without addresses get them: each network (connected boxes, or a cable) takes the next /24
-//! of `v4` (10.64.0.0/16) and the next /64 of `v6` (fd53:7072:6174::/48); first the boxes in the
-//! order of their names, then the cables. Within a network, hosts are numbered from 1 in the order
-//! of their names, skipping addresses that are in the file. Interfaces are called eth0, eth1 and so
-//! on, in the same order. Boxes that are each other's ports are joined by a cable whose ends are in
-//! a namespace of their own, LAB-boxes.
+//! Hosts without addresses get addresses. A network is a set of connected boxes, or a cable. Each
+//! network takes the next /24 of `v4` (10.64.0.0/16) and the next /64 of `v6`
+//! (fd53:7072:6174::/48). The networks of boxes come first, in the order of the boxes' names, then
+//! the cables. Within a network, hosts are numbered from 1 in the order of their names. Addresses
+//! that are in the file are skipped. Interfaces are called eth0, eth1 and so on, in the same order.
+//! If two boxes are each other's ports, a cable joins them. Its ends are in a namespace of their
+//! own, LAB-boxes.
 
 mod addresses;
 mod layout;

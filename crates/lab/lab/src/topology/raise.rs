@@ -12,12 +12,12 @@ use crate::port::{Port, PortError};
 /// A running lab: its hosts, and its boxes with their control sockets and captures.
 ///
 /// [`up`](Self::up) starts everything, [`run`](Self::run) starts commands in the hosts, and
-/// [`down`](Self::down) stops everything and reports. Dropping it stops everything without a
-/// report. It polls nothing by itself: the caller checks [`stop_requested`](Self::stop_requested)
-/// and each engine's [`ended`](Engine::ended).
+/// [`down`](Self::down) stops everything and reports. Dropping the lab stops everything without a
+/// report. The lab checks nothing on its own: the caller must poll
+/// [`stop_requested`](Self::stop_requested) and each engine's [`ended`](Engine::ended).
 #[derive(Debug)]
 pub struct RunningLab {
-    // In the order in which they are dropped: boxes hold interfaces in the hosts' namespaces.
+    // Fields are dropped in this order: boxes hold interfaces in the hosts' namespaces.
     boxes: Vec<StartedBox>,
     hosts: LabHosts,
 }
@@ -33,7 +33,7 @@ struct StartedBox {
 /// Why a lab cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its hosts cannot be made.
+    /// The hosts cannot be made.
     #[error(transparent)]
     Hosts(#[from] HostsError),
     /// A box cannot be started.
@@ -53,12 +53,12 @@ pub enum StartError {
 /// The result of a lab that was taken down.
 #[derive(Debug)]
 pub struct LabResult {
-    /// The results of its boxes, by name.
+    /// The results of the boxes, with their names.
     pub boxes: Vec<BoxResult>,
     /// How often connections of hosts found the kernel short of memory: see
     /// [`LabHosts::memory_shortages`].
     pub memory_shortages: u64,
-    /// What was not removed because others made it.
+    /// What was not removed, because others made it.
     pub left: Vec<Leftover>,
 }
 
@@ -69,23 +69,23 @@ pub struct BoxResult {
     pub name: String,
     /// The last report, or the error that ended the box.
     pub report: Result<Report, EngineError>,
-    /// What was captured.
+    /// The result of the capture, if there was one.
     pub capture: Option<CaptureSummary>,
 }
 
 impl RunningLab {
-    /// Starts a lab: compiles the filters, makes packet memory and the hosts, opens the boxes'
+    /// Starts a lab. Compiles the filters, makes packet memory and the hosts, opens the boxes'
     /// ports in the hosts, starts the boxes, and gives the interfaces their addresses.
     ///
     /// # Errors
-    /// Privileges are missing, the lab exists already, a name is taken, or the kernel refuses. What
-    /// was made by then is removed.
+    /// [`StartError`] if privileges are missing, the lab exists already, a name is taken, a filter
+    /// is invalid, or the kernel refuses a step. What was already made is removed.
     pub fn up(lab: LabPlan, dir: &StateDir) -> Result<Self, StartError> {
-        // Errors that need no hosts to be found are reported before any host is made.
+        // Errors that can be found without hosts are reported before any host is made.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
         let (control_dir, lab_name, tolerance) =
             (ControlDir::of(dir), lab.plan.name.clone(), lab.tolerance);
-        // Packets arrive as soon as ports are open, and making memory takes seconds.
+        // Packets arrive as soon as ports are open, and to make memory takes seconds.
         let memories = lab.boxes.iter().map(memories).collect::<Result<Vec<_>, _>>()?;
         let mut hosts = LabHosts::make(lab.plan, dir)?;
         let mut opened = Vec::new();
@@ -126,7 +126,7 @@ impl RunningLab {
             let control = control.map_err(|error| StartError::Control(name.clone(), error))?;
             boxes.push(StartedBox { name, engine, control, capture });
         }
-        // Interfaces send as soon as they have addresses, so the boxes must be running by now.
+        // Interfaces send as soon as they have addresses, so the boxes must already be running.
         hosts.configure()?;
         Ok(Self { boxes, hosts })
     }
@@ -142,14 +142,14 @@ impl RunningLab {
         self.boxes.iter().map(|running| (&running.name[..], &running.engine))
     }
 
-    /// Returns whether a client asked one of the boxes to stop; the lab ends with it.
+    /// Returns whether a client has asked one of the boxes to stop. The caller then stops the lab.
     #[must_use]
     pub fn stop_requested(&self) -> bool {
         self.boxes.iter().any(|running| running.control.stop_requested())
     }
 
-    /// Starts these jobs, and the commands that the plan gives for the hosts. Job indices in events
-    /// count `jobs` first, then the hosts that have a command.
+    /// Starts `jobs` and the commands that the plan gives for the hosts. In events, the indices of
+    /// jobs count `jobs` first, then the hosts that have a command.
     ///
     /// # Errors
     /// A command cannot be started.
@@ -157,7 +157,7 @@ impl RunningLab {
         Commands::start(&self.hosts, &self.jobs(jobs))
     }
 
-    /// Returns the jobs that [`run`](Self::run) starts.
+    /// Returns all jobs that [`run`](Self::run) starts, in the order of their indices.
     #[must_use]
     pub fn jobs(&self, jobs: &[Job]) -> Vec<Job> {
         let planned = self.hosts.plan().hosts.iter().enumerate();
@@ -169,12 +169,13 @@ impl RunningLab {
     /// Stops the boxes, and removes the hosts.
     ///
     /// # Errors
-    /// Something cannot be removed; `sprat lab down` can be tried again.
+    /// The kernel's counters cannot be read, or something cannot be removed. `sprat lab down` can
+    /// then try again.
     pub fn down(self) -> Result<LabResult, HostsError> {
         let end = |StartedBox { name, engine, control, capture }| {
             let report = engine.stop();
             drop(control); // the client that asked for the stop sees the end
-            // The capture's recorders ended with the box.
+            // The box has ended, so the capture's recorders have been dropped.
             BoxResult { name, report, capture: capture.map(Capture::finish) }
         };
         let boxes = self.boxes.into_iter().map(end).collect();
@@ -183,7 +184,7 @@ impl RunningLab {
     }
 }
 
-/// Compiles the filters of a box; loads libpcap only if there are any.
+/// Compiles the filters of a box. Loads libpcap only if the box has filters.
 fn rules(plan: &BoxPlan) -> Result<Rules, StartError> {
     if plan.filters.is_empty() {
         return Ok(Rules::default());

@@ -5,7 +5,7 @@
 pub struct Ready {
     /// The topology's name.
     pub name: &'static str,
-    /// Its text, in TOML.
+    /// The topology's text, in TOML.
     pub text: &'static str,
 }
 
@@ -17,7 +17,7 @@ pub const READY: &[Ready] = &[
     Ready { name: "chassis", text: include_str!("ready/chassis.toml") },
 ];
 
-/// Returns a topology by its name.
+/// Returns the topology with this name, if there is one.
 #[must_use]
 pub fn ready(name: &str) -> Option<&'static Ready> {
     READY.iter().find(|ready| ready.name == name)

@@ -1,4 +1,4 @@
-//! A topology as it is written.
+//! A topology as written in TOML.
 
 use super::TopologyError;
 use crate::config::{LineWords, Word};
@@ -8,21 +8,21 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Limit on the length of a topology, in bytes. A longer one is invalid.
+/// Limit on the length of a topology, in bytes. A longer topology is invalid.
 pub const MAX_TOPOLOGY_BYTES: usize = 1 << 20;
 
-/// A topology as it is written; the module's documentation has an example.
+/// A topology as written in TOML. The documentation of [the module](super) has an example.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Topology {
-    /// The topology's name, and the lab's.
+    /// The name of the topology, and of the lab that is made from it.
     pub name: String,
     /// The purpose of the topology, in one line.
     #[serde(default)]
     pub about: String,
-    /// The range of IPv4 addresses for hosts that have none.
+    /// The range of IPv4 addresses for hosts that have none. Default: 10.64.0.0/16.
     pub v4: Option<Ipv4Net>,
-    /// The range of IPv6 addresses for hosts that have none.
+    /// The range of IPv6 addresses for hosts that have none. Default: fd53:7072:6174::/48.
     pub v6: Option<Ipv6Net>,
     /// The hosts.
     #[serde(default, rename = "host")]
@@ -39,17 +39,17 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HostWords {
-    /// A command that runs in it, by `sh -c`.
+    /// A command that runs in the host, by `sh -c`.
     pub run: Option<String>,
-    /// The MTU of the host's interfaces, in bytes; by default 1,500.
+    /// The MTU of the host's interfaces, in bytes. Default: 1,500.
     pub mtu: Option<u32>,
-    /// Whether the host forwards packets between networks.
+    /// Whether the host forwards packets between its networks.
     #[serde(default)]
     pub forward: bool,
-    /// Its interfaces, by the box or host at the other end, if they have settings.
+    /// Settings of the host's interfaces, by the box or host at the other end.
     #[serde(default)]
     pub at: BTreeMap<String, AtWords>,
-    /// Its routes to other networks.
+    /// The host's routes to other networks.
     #[serde(default)]
     pub routes: Vec<RouteWords>,
     /// Kernel settings, by their names without `net.`.
@@ -57,15 +57,15 @@ pub struct HostWords {
     pub sysctls: BTreeMap<String, Word>,
 }
 
-/// An interface.
+/// Settings of a host's interface.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AtWords {
-    /// Its name.
+    /// The interface's name. With `None`, a name is chosen.
     pub interface: Option<String>,
-    /// Its addresses, with prefix lengths; `None`: one of each family is chosen.
+    /// The interface's addresses, with prefix lengths. With `None`, one of each family is chosen.
     pub addresses: Option<Vec<IpNet>>,
-    /// The interface's MTU, in bytes; `None`: that of the host.
+    /// The interface's MTU, in bytes. With `None`, that of the host.
     pub mtu: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ pub struct AtWords {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteWords {
-    /// The destination; `0.0.0.0/0` or `::/0` for everywhere.
+    /// The destination. `0.0.0.0/0` or `::/0` stand for all destinations.
     pub to: IpNet,
     /// The gateway.
     pub via: IpAddr,
@@ -83,44 +83,45 @@ pub struct RouteWords {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
-    /// Its ports: hosts, boxes, or ports of the machine as in
+    /// The box's ports: hosts, other boxes, or ports of the machine, written as a
     /// [`PortSpec`](crate::config::PortSpec).
     pub ports: Vec<String>,
-    /// `cross` (the default for two ports, or with pairs) or `switch`.
+    /// `cross` or `switch`. Default: `cross` for two ports or if there are pairs, otherwise
+    /// `switch`.
     pub forward: Option<Word>,
-    /// The pairs of ports, if there are more than two and no switch.
+    /// The pairs of ports. If there are only two ports, they are a pair by default.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// Time after its last frame at which a switch forgets an address.
+    /// Time after which a switch forgets an address that has sent no frame. Default: 300 s.
     pub ageing: Option<Word>,
-    /// Packet memory of each worker, in bytes.
+    /// Packet memory of each worker, in bytes, up to 16 GiB. Default: as much as its lines need.
     pub memory: Option<Word>,
     /// Settings of every line.
     #[serde(default)]
     pub line: LineWords,
-    /// More settings of the line to a port, by port.
+    /// Additional settings of the line to a port, by the port's name.
     #[serde(default)]
     pub to: BTreeMap<String, LineWords>,
     /// Filter rules, in order.
     #[serde(default)]
     pub filters: Vec<RuleWords>,
-    /// What is captured.
+    /// The capture of the packets that arrive at the box, if there is one.
     pub capture: Option<CaptureWords>,
 }
 
-/// A capture of all packets that arrive.
+/// A capture of all packets that arrive at a box.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CaptureWords {
-    /// The file.
+    /// The path of the file.
     pub file: String,
-    /// Bytes kept of each packet.
+    /// Bytes that are kept of each packet. Default: all.
     pub snap: Option<u32>,
-    /// Memory between packets and files, in bytes.
+    /// Memory between packets and files, in bytes. Default: 64 MiB.
     pub memory: Option<Word>,
-    /// Size of a file, in bytes, if the capture is a ring of files.
+    /// Limit on the size of a file, in bytes, if the capture is a ring of files.
     pub file_size: Option<Word>,
-    /// Number of files that are kept.
+    /// Number of files that the ring keeps.
     pub files: Option<u32>,
 }
 
@@ -128,7 +129,7 @@ pub struct CaptureWords {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CableWords {
-    /// The two hosts.
+    /// The names of the two hosts.
     pub ends: [String; 2],
 }
 
@@ -136,7 +137,7 @@ impl Topology {
     /// Parses TOML.
     ///
     /// # Errors
-    /// It is too long, is not TOML, or has unknown keys; the error names the line.
+    /// The text is too long, is not TOML, or has unknown keys. The error names the line.
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
         if text.len() > MAX_TOPOLOGY_BYTES {
             let what = format!("{} bytes; {MAX_TOPOLOGY_BYTES} are the limit", text.len());

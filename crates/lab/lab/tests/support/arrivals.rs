@@ -19,7 +19,8 @@ pub(crate) fn share(share: f64) -> Probability {
     Probability::new(share).expect("a share")
 }
 
-/// Frames to send: nanoseconds after the previous one, length or payload, and kind.
+/// Frames to send. Each has the nanoseconds since the previous one, its length or payload, and its
+/// kind.
 pub(crate) type Arrivals = Vec<(u64, usize, u8)>;
 
 pub(crate) fn arrivals() -> impl Strategy<Value = Arrivals> {
@@ -29,11 +30,11 @@ pub(crate) fn arrivals() -> impl Strategy<Value = Arrivals> {
     )
 }
 
-/// Distance of the sequence numbers of two packets: more than the bytes of either.
+/// Distance between the sequence numbers of two packets. It is more than the bytes of a packet.
 pub(crate) const SPACING: u32 = 100_000;
 
-/// A frame of flow `kind`. Kind 0 is a numbered frame without a flow; the others are TCP and may be
-/// super-packets.
+/// Returns a frame of flow `kind`. Kind 0 is a numbered frame without a flow. The other kinds are
+/// TCP, and may be super-packets.
 pub(crate) fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
     match kind {
         0 => numbered(number, 18 + len % 1500),

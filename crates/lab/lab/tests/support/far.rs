@@ -10,7 +10,7 @@ use sprat_lab::memory::{Memory, ReceiveBuffer};
 use sprat_lab::port::{Port, Sent, pair};
 use std::time::{Duration, Instant};
 
-/// Far longer than any step takes.
+/// Limit on the time of a step: far longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The far end of one port of a box.
@@ -25,7 +25,7 @@ impl Far {
         let packet = packet(bytes, &mut self.memory);
         let until = Instant::now() + PATIENCE;
         while self.port.send(&packet) != Sent::Accepted {
-            assert!(Instant::now() < until, "the box reads no more");
+            assert!(Instant::now() < until, "the port accepts no more packets");
             std::thread::yield_now();
         }
         packet.free(&mut self.memory);
@@ -55,7 +55,7 @@ impl Far {
     }
 }
 
-/// Starts a box with a port for each of these lines; returns it with the far ends.
+/// Starts a box with a port for each of these lines. Returns it with the far ends of its ports.
 pub(crate) fn running(
     lines: &[LineSettings],
     forwarding: Forwarding,

@@ -1,5 +1,5 @@
-//! Hosts for one test: threads in network namespaces that disappear with them, however the test
-//! ends.
+//! Hosts for one test: threads in network namespaces. The namespaces disappear with the threads,
+//! however the test ends.
 
 use nix::sched::{CloneFlags, unshare};
 use sprat_lab::port::{PacketSpec, TapSpec};
@@ -16,13 +16,13 @@ type Task = Box<dyn FnOnce() + Send>;
 pub(crate) struct Host {
     tasks: Option<Sender<Task>>,
     thread: Option<JoinHandle<()>>,
-    /// A path by which its namespace can be entered.
+    /// A path by which the host's namespace can be entered.
     netns: String,
     number: u8,
 }
 
 impl Host {
-    /// Makes host `number` of its network; the error says why the machine does not allow one.
+    /// Makes host `number` of the test's network. The error says why the machine does not allow it.
     pub(crate) fn new(number: u8) -> Result<Self, String> {
         let (tasks, todo) = channel::<Task>();
         let (ready, made) = channel();
@@ -36,7 +36,7 @@ impl Host {
                 rustix::thread::gettid().as_raw_nonzero()
             );
             let go_on = entered.is_ok();
-            ready.send(entered.map(|()| own)).expect("somebody waits");
+            ready.send(entered.map(|()| own)).expect("the test waits for it");
             if go_on {
                 todo.into_iter().for_each(|task| task());
             }
@@ -46,12 +46,12 @@ impl Host {
         Ok(Self { tasks: Some(tasks), thread: Some(thread), netns, number })
     }
 
-    /// Runs a closure inside, and waits for it.
+    /// Runs a closure inside the namespace, and waits until it ends.
     pub(crate) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> R + Send + 'static) -> R {
         self.start(inside).get()
     }
 
-    /// Runs a closure inside, on a thread of its own.
+    /// Runs a closure inside the namespace, on a thread of its own.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> R + Send + 'static,
@@ -64,31 +64,31 @@ impl Host {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(inside)));
             });
         };
-        self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("it takes tasks");
+        self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("the thread accepts tasks");
         Running(result)
     }
 
-    /// The TAP by which a box reaches it.
+    /// Returns the TAP by which a box reaches the host.
     pub(crate) fn tap(&self) -> TapSpec {
         TapSpec { name: format!("h{}", self.number), netns: Some(self.netns.clone()), mtu: None }
     }
 
-    /// An interface in it that a box takes over.
+    /// Returns an interface in the namespace that a box takes over.
     pub(crate) fn packet(&self) -> PacketSpec {
         PacketSpec { netns: Some(self.netns.clone()), ..PacketSpec::default() }
     }
 
-    /// Returns its number.
+    /// Returns the host's number.
     pub(crate) fn number(&self) -> u8 {
         self.number
     }
 
-    /// Returns the thread by which `ip` finds its namespace.
+    /// Returns the thread by which `ip` finds the host's namespace.
     pub(crate) fn id(&self) -> &str {
         self.netns.split('/').nth(4).expect("/proc/PROCESS/task/THREAD/ns/net")
     }
 
-    /// Sets its addresses, once the port is open.
+    /// Sets the host's addresses. Call it once the port is open.
     pub(crate) fn address(&self) {
         let number = self.number;
         self.run(move || {
@@ -111,7 +111,7 @@ impl Drop for Host {
 pub(crate) struct Running<R>(std::sync::mpsc::Receiver<Result<R, Box<dyn Any + Send>>>);
 
 impl<R> Running<R> {
-    /// Waits for its result.
+    /// Waits for the closure to end, and returns its result.
     pub(crate) fn get(self) -> R {
         let ended = self.0.recv_timeout(Duration::from_secs(60)).expect("it ends in a minute");
         ended.unwrap_or_else(|panic| resume_unwind(panic))
@@ -131,8 +131,8 @@ pub(crate) fn ip(words: &str) -> Result<(), String> {
     }
 }
 
-/// Waits until the kernel has noticed that these interfaces are up: before that it drops what they
-/// send.
+/// Waits until the kernel has noticed that these interfaces are up. Before that, the kernel drops
+/// what they send.
 pub(crate) fn wait_up<const N: usize>(interfaces: [&str; N]) {
     let until = Instant::now() + Duration::from_secs(30);
     for interface in interfaces {

@@ -11,18 +11,18 @@ use sprat_lab::Time;
 use sprat_lab::frame::{Packet, Received, VNET_BYTES, VnetHeader};
 use sprat_lab::memory::Memory;
 
-/// A TCP packet to make: with `mss`, a super-packet as a sender's kernel would hand it over.
+/// A TCP packet to make. With `mss` it is a super-packet, as a sender's kernel hands it over.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) v6: bool,
-    /// Payload of a segment; 0: one frame of any length, with a partial checksum.
+    /// Bytes of payload in a segment. With 0, a single frame of any length with a partial checksum.
     pub(crate) mss: u16,
     pub(crate) payload: usize,
     pub(crate) sequence: u32,
     pub(crate) id: u16,
     pub(crate) flags: u8,
     pub(crate) tags: usize,
-    /// Whether it has twelve bytes of options, as time stamps need.
+    /// Whether the header has twelve bytes of options, as time stamps need.
     pub(crate) options: bool,
     pub(crate) source_port: u16,
 }
@@ -132,7 +132,7 @@ pub(crate) fn packet_at(bytes: &[u8], memory: &mut Memory, now: Time) -> Packet 
     }
 }
 
-/// A frame of `len` Ethernet bytes that has no flow and carries a number.
+/// Returns a frame of `len` Ethernet bytes that has no flow and contains a number.
 pub(crate) fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; VNET_BYTES + len];
     bytes[VNET_BYTES..VNET_BYTES + 14]

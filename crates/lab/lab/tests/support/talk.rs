@@ -6,22 +6,22 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Far longer than any step takes.
+/// Limit on the time of a step: far longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings of a line that only delays.
+/// Returns the settings of a line that only delays packets.
 pub(crate) fn delayed(delay: Duration) -> LineSettings {
     LineSettings { delay, ..LineSettings::default() }
 }
 
-/// Echoes datagrams on a host until an empty one arrives. The system chooses the port: one that was
-/// just in use may still be held by a child process of another test.
+/// Echoes datagrams on a host until an empty one arrives. The system chooses the port, because a
+/// child process of another test may still hold a port that was just in use.
 pub(crate) fn echo(host: &Host) -> (Running<()>, u16) {
     let (bound, ready) = std::sync::mpsc::channel();
     let running = host.start(move || {
         let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        bound.send(socket.local_addr().expect("bound").port()).expect("somebody waits");
+        bound.send(socket.local_addr().expect("bound").port()).expect("the test waits for it");
         let mut buffer = [0; 2000];
         while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
             socket.send_to(&buffer[..len], from).expect("it can answer");
@@ -31,15 +31,15 @@ pub(crate) fn echo(host: &Host) -> (Running<()>, u16) {
     (running, port)
 }
 
-/// Sends numbered datagrams, several under way at once, checks that each returns once and in order,
-/// and returns their round trips.
+/// Sends numbered datagrams, several of which are under way at the same time. Checks that each
+/// returns once and in order. Returns their round-trip times.
 pub(crate) fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
     let to = format!("{to}:{port}");
     host.run(move || {
         let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         let mut buffer = [0; 2000];
-        // The first datagram triggers neighbour discovery, and may be sent before the kernel has
+        // The first datagram triggers neighbour discovery. It may be sent before the kernel has
         // noticed that the link is up.
         socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
         let until = Instant::now() + PATIENCE;
@@ -82,7 +82,7 @@ pub(crate) fn stream(hosts: &[Host], to: &str, bytes: usize) {
     let (bound, ready) = std::sync::mpsc::channel();
     let server = hosts[1].start(move || {
         let listener = TcpListener::bind("[::]:7001").expect("a port");
-        bound.send(()).expect("somebody waits");
+        bound.send(()).expect("the test waits for it");
         let (mut stream, _) = listener.accept().expect("a caller");
         let mut got = Vec::new();
         stream.read_to_end(&mut got).expect("to the end");
@@ -92,7 +92,7 @@ pub(crate) fn stream(hosts: &[Host], to: &str, bytes: usize) {
     ready.recv().expect("it is bound");
     let to = format!("{to}:7001");
     let client = hosts[0].start(move || {
-        let mut stream = TcpStream::connect(to).expect("somebody there");
+        let mut stream = TcpStream::connect(to).expect("a listener");
         stream.write_all(&content().collect::<Vec<_>>()).expect("sent");
         stream.shutdown(Shutdown::Write).expect("no more");
         let mut answer = String::new();

@@ -1,5 +1,5 @@
-//! A simulated store and home, which are slow and fail as a test wants, on one thread. Tests with
-//! real ones are in `rack_bridge.rs` of `cli`.
+//! A simulated store and a simulated home, on one thread, which are slow and fail as a test
+//! requires. Tests with real ones are in `rack_bridge.rs` of `cli`.
 
 use sprat_bridge::{Cell, Delivery, Error, HomeRow};
 use sprat_client::{Condition, Error as StoreError, Object, ValueType};
@@ -15,12 +15,12 @@ struct World {
     at: usize,
     faults: u8,
     memory: BTreeMap<u8, (u64, Vec<u8>)>,
-    /// A version above all that were ever removed.
+    /// A version above those of all removed objects.
     safe: u64,
     /// All writes, by version.
     written: BTreeMap<u8, BTreeMap<u64, Option<u64>>>,
     home: BTreeMap<u8, (i64, Option<Vec<u8>>)>,
-    /// Deliveries whose sender has given up, and which may still arrive.
+    /// Deliveries that their senders have given up, and that may still arrive.
     late: Vec<(u8, i64, Option<Vec<u8>>)>,
 }
 
@@ -87,7 +87,7 @@ impl World {
     fn next(&mut self) -> u8 {
         self.at += 1;
         let choice = self.choices[self.at % self.choices.len()];
-        // The sequence repeats with a change.
+        // The sequence is repeated with a change.
         choice.wrapping_mul(
             1 + 2 * u8::try_from(self.at / self.choices.len() % 100).expect("below a hundred"),
         )
@@ -155,7 +155,7 @@ impl World {
 pub(crate) struct Near(pub(crate) Shared);
 
 impl Near {
-    /// Performs a request between its start and its answer; sometimes the answer is lost.
+    /// Executes a request between its start and its answer; sometimes the answer is lost.
     async fn request<T>(
         &self,
         what: impl FnOnce(&mut World) -> Result<T, StoreError> + Send,
@@ -230,7 +230,7 @@ impl sprat_bridge::HomeTable for Far {
                 1 => world.late.push((key, stamp, value)),
                 _ => world.arrive(key, stamp, value),
             }
-            // A delivery given up long ago arrives at some time.
+            // A delivery that was given up long ago arrives at some time.
             if !world.late.is_empty() && world.choose(4) == 0 {
                 let (key, stamp, value) = world.late.swap_remove(0);
                 world.arrive(key, stamp, value);

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// An instance. Dropping it kills its process.
+/// An instance of Cassandra. Dropping it kills its process.
 pub(crate) struct Node {
     instance: Instance,
-    /// Its address.
+    /// The instance's address.
     pub(crate) contact: String,
     _folder: TempDir,
 }
@@ -65,7 +65,7 @@ impl Node {
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
     }
 
-    /// Sends its process a signal.
+    /// Sends the instance's process a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = fs::read_to_string(self.instance.home.join("run/pid")).unwrap_or_default();
         if let Some(pid) = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw) {

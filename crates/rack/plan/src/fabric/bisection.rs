@@ -4,14 +4,14 @@
 use super::Fabric;
 
 /// Limit on the rounds of improvement from each start. A round exchanges one pair of chassis; most
-/// searches end earlier.
+/// searches end before the limit.
 const MAX_ROUNDS: usize = 64;
 
-/// Number of starting partitions.
+/// Number of partitions from which the search starts.
 const BEGINNINGS: usize = 8;
 
-/// Returns the number of cables in the smallest cut found between two halves of the chassis. It is
-/// an upper bound: finding the true minimum is NP-hard.
+/// Returns the number of cables in the smallest cut that was found between two halves of the
+/// chassis. It is an upper bound of the bisection width: finding the true minimum is NP-hard.
 #[must_use]
 pub fn bisection(fabric: &Fabric) -> usize {
     let starts = BEGINNINGS.min(fabric.stations);
@@ -19,7 +19,7 @@ pub fn bisection(fabric: &Fabric) -> usize {
 }
 
 /// Starts with the half of the chassis that is nearest to `start`, and exchanges pairs of chassis
-/// while that makes the cut smaller.
+/// while an exchange makes the cut smaller. Returns the number of cables in the cut.
 fn improved(fabric: &Fabric, start: usize) -> usize {
     let hops = fabric.hops(start);
     let mut order: Vec<usize> = (0..fabric.stations).collect();
@@ -35,7 +35,7 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
         let Some(one) = ours.into_iter().max_by_key(|station| gain(&in_half, *station)) else {
             break;
         };
-        // Both gains count a link between the two chassis, which stays in the cut.
+        // Both gains count a link between the two chassis, but this link stays in the cut.
         let joined = |other: usize| {
             let links = fabric.neighbours(other).iter().filter(|neighbour| neighbour.switch == one);
             2 * links.map(|neighbour| count(fabric, neighbour.link)).sum::<i64>()
@@ -60,7 +60,8 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
     best
 }
 
-/// Moves each switch without servers to the side that most of its links lead to, until none moves.
+/// Moves each switch without servers to the side to which most of its cables lead, until none
+/// moves.
 fn settle(fabric: &Fabric, in_half: &mut [bool]) {
     for _ in 0..MAX_ROUNDS {
         let mut moved = false;
@@ -76,7 +77,7 @@ fn settle(fabric: &Fabric, in_half: &mut [bool]) {
     }
 }
 
-/// Returns by how many cables the cut shrinks if `switch` changes sides.
+/// Returns the number of cables by which the cut shrinks if `switch` changes sides.
 fn gain(fabric: &Fabric, in_half: &[bool], switch: usize) -> i64 {
     let side = |other: usize| if in_half[other] == in_half[switch] { -1 } else { 1 };
     fabric

@@ -12,29 +12,29 @@ pub enum Failure {
     Switch(usize),
 }
 
-/// The worst effect that the failure of a single link, or of a single switch, can have.
+/// The worst effect of a single failed link, or of a single failed switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Failures {
-    /// A failure that has this effect.
+    /// The failure that has this effect, or one of several.
     pub worst: Failure,
-    /// Chassis cut off from the largest part that stays connected, not counting one that failed
-    /// itself.
+    /// Number of chassis that are cut off from the largest part that stays connected. A chassis
+    /// that failed itself does not count.
     pub cut_off: usize,
-    /// The largest distance, in links, between two chassis that still reach each other.
+    /// The largest distance, in links, between two chassis that can still reach each other.
     pub diameter: usize,
-    /// Flows in the fullest cable when each chassis sends to each other one, relative to a fabric
-    /// without failure.
+    /// Flows in the fullest cable when each chassis sends to each other one, relative to the fabric
+    /// without a failure.
     pub load: f64,
 }
 
 /// Examines each single failure of a link, then of a switch, and returns the worst of each kind.
-/// Both are `None` if the fabric is too large to examine; a kind is `None` if the fabric has no
-/// such part.
+/// Both are `None` if the fabric is too large to examine. One kind is `None` if the fabric has no
+/// link, or only one switch.
 #[must_use]
 pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
     let whole = traffic(fabric, routes).all_to_all;
-    // In a symmetric fabric one link stands for all links of its class, and one switch for all
-    // switches.
+    // In a symmetric fabric one link stands for all links of its class, and one switch stands for
+    // all switches.
     let (links, switches): (Vec<usize>, usize) = if fabric.symmetric {
         let mut seen = Vec::new();
         let first = |number: &usize| {
@@ -75,7 +75,8 @@ impl Fabric {
     }
 }
 
-/// Orders failures by severity: chassis cut off, then diameter, then load in parts per million.
+/// Orders failures by severity: by the chassis cut off, then by diameter, then by load in parts per
+/// million.
 fn key(failure: &Failures) -> (usize, usize, u64) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -89,8 +90,8 @@ fn key(failure: &Failures) -> (usize, usize, u64) {
 fn examine(fabric: &Fabric, routes: Routes, failure: Failure, whole: f64) -> Failures {
     let left = fabric.without(failure);
     let stays = |station: &usize| failure != Failure::Switch(*station);
-    // The largest connected part counts as what is left; chassis in other parts are cut off from
-    // it.
+    // The largest connected part counts as the fabric that is left. Chassis in other parts are cut
+    // off from it.
     let mut unseen: Vec<usize> = (0..fabric.stations).filter(stays).collect();
     let (all, mut largest) = (unseen.len(), 0);
     while let Some(&first) = unseen.first() {

@@ -1,8 +1,8 @@
 //! Models switches and the links between them as a graph, and computes routes, load, bisection and
-//! the effect of failures from it.
+//! the effect of failures on this graph.
 //!
-//! Chassis are numbered first: switches `0..stations` have servers, the others have none. A link
-//! has two directions, each with a number of its own: see [`Fabric::directed`].
+//! Chassis have the lowest numbers: switches `0..stations` have servers, the others have none. Each
+//! direction of a link has a number of its own: see [`Fabric::directed`].
 
 mod bisection;
 mod failure;
@@ -22,29 +22,30 @@ pub const MAX_SWITCHES: usize = 1 << 17;
 /// Limit on the links of a fabric.
 pub const MAX_LINKS: usize = 1 << 21;
 
-/// Limit on the switches of a fabric whose failures, bisection and deadlocks are examined. Results
-/// for larger fabrics are `None`.
+/// Limit on the switches of a fabric whose failures, bisection and deadlocks are examined. For a
+/// larger fabric these results are `None`.
 pub const MAX_EXAMINED: usize = 1_024;
 
-/// Limit on the steps from switch to switch that an examination may take: a few seconds.
+/// Limit on the steps from switch to switch that an examination may take: some seconds of
+/// computation.
 pub const MAX_STEPS: usize = 1_000_000_000;
 
-/// The distance of a switch that cannot be reached.
+/// The distance to a switch that cannot be reached.
 pub const UNREACHED: u32 = u32::MAX;
 
 /// A link: one or several parallel cables between two neighbouring switches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Link {
-    /// The switch at one end.
+    /// The switch at the first end.
     pub a: usize,
-    /// The switch at the other.
+    /// The switch at the second end.
     pub b: usize,
     /// Number of parallel cables.
     pub count: usize,
-    /// Its class among the fabric's links, such as its dimension or stage.
+    /// The class of the link among the fabric's links, such as its dimension or stage.
     pub class: usize,
-    /// Whether all links of this class point the same way around a ring, so that `a` to `b` is one
-    /// direction of it.
+    /// Whether all links of this class go around a ring in the same sense, from `a` to `b`. If so,
+    /// the two directions of the class are counted apart.
     pub oriented: bool,
 }
 
@@ -57,30 +58,32 @@ impl Link {
     }
 }
 
-/// A neighbour as seen from a switch.
+/// A neighbour of a switch, and the link to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
     /// The neighbouring switch.
     pub switch: usize,
-    /// The link to it, by number.
+    /// The number of the link to the neighbour.
     pub link: usize,
-    /// The directed link to it, by number.
+    /// The number of that link's direction to the neighbour.
     pub directed: usize,
 }
 
-/// A network of switches and links, without loops from a switch to itself.
+/// A network of switches and links. No link joins a switch to itself.
 #[derive(Clone, Debug)]
 pub struct Fabric {
     /// Number of switches with servers; they have the lowest numbers.
     pub stations: usize,
     /// Number of all switches.
     pub switches: usize,
-    /// The links between them.
+    /// The links between switches.
     pub links: Vec<Link>,
-    /// Whether the fabric looks the same from each switch, if classes of links are kept apart, and
-    /// in oriented classes both directions. Then one switch stands for all of them.
+    /// Whether the fabric looks the same from each switch. The links of each class, and in oriented
+    /// classes both directions, are distinguished. If it is true, one switch stands for all
+    /// switches.
     pub symmetric: bool,
-    /// For each switch, where its neighbours begin in `all`; then the length of `all`.
+    /// For each switch, the index in `all` at which its neighbours begin; last, the length of
+    /// `all`.
     begin: Vec<usize>,
     all: Vec<Neighbour>,
 }
@@ -132,7 +135,7 @@ impl Fabric {
         self.neighbours(switch).iter().map(|neighbour| self.links[neighbour.link].count).sum()
     }
 
-    /// Returns the two switches that a directed link leads from and to.
+    /// Returns the two switches between which a directed link leads: from the first to the second.
     #[must_use]
     pub fn directed(&self, directed: usize) -> (usize, usize) {
         let link = &self.links[directed / 2];
@@ -149,7 +152,7 @@ impl Fabric {
         }
     }
 
-    /// Returns how many links each switch is away from `from`, or [`UNREACHED`].
+    /// Returns the distance of each switch from `from` in links, or [`UNREACHED`].
     #[must_use]
     pub fn hops(&self, from: usize) -> Vec<u32> {
         let mut hops = vec![UNREACHED; self.switches];
@@ -166,14 +169,14 @@ impl Fabric {
         hops
     }
 
-    /// Returns a switch that cannot be reached from the first, if there is one.
+    /// Returns a switch that the first switch cannot reach, if there is one.
     #[must_use]
     pub fn first_unreachable(&self) -> Option<usize> {
         self.hops(0).iter().position(|hops| *hops == UNREACHED)
     }
 
-    /// Returns from how many switches the fabric must be examined: one if it is symmetric,
-    /// otherwise each with servers.
+    /// Returns the number of switches from which the fabric must be examined: one if it is
+    /// symmetric, otherwise all that have servers.
     #[must_use]
     pub fn viewpoints(&self) -> usize {
         if self.symmetric { 1 } else { self.stations }

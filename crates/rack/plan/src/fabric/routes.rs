@@ -1,11 +1,11 @@
-//! Chooses the neighbours by which switches reach a chassis, and detects whether frames can wait
-//! for each other in a cycle.
+//! Chooses the neighbours through which switches reach a chassis, and detects whether frames can
+//! wait for each other in a cycle.
 
 use super::{Fabric, Neighbour, UNREACHED};
 use crate::spec::Routes;
 
-/// The shortest routes to one chassis: at each switch, the neighbours that are one link nearer.
-/// Routes to one chassis cannot form a cycle.
+/// The shortest routes to one chassis: for each switch, the neighbours that are one link nearer to
+/// it. Routes to one chassis cannot form a cycle.
 #[derive(Clone, Debug)]
 pub struct Routing {
     /// The chassis that the routes lead to.
@@ -22,8 +22,8 @@ impl Routing {
         Self { to, hops: fabric.hops(to), routes }
     }
 
-    /// Returns the neighbours by which `switch` sends frames to the chassis. There are none at the
-    /// chassis itself, nor where it cannot be reached.
+    /// Returns the neighbours through which `switch` sends frames to the chassis. There are none at
+    /// the chassis itself, nor at a switch that cannot reach it.
     pub fn next<'a>(
         &'a self,
         fabric: &'a Fabric,
@@ -33,7 +33,7 @@ impl Routing {
         let nearer =
             move |neighbour: &&Neighbour| here != UNREACHED && self.hops[neighbour.switch] < here;
         let all = fabric.neighbours(switch).iter().filter(nearer).copied();
-        // Ordering by class and direction, not by number, gives the same order at each switch of a
+        // The order by class and direction, not by number, is the same at each switch of a
         // symmetric fabric.
         let order = |neighbour: &Neighbour| {
             (fabric.links[neighbour.link].class, neighbour.directed % 2, neighbour.link)
@@ -47,8 +47,8 @@ impl Routing {
     }
 }
 
-/// Returns a directed link that can wait for itself by way of others, if the network is lossless:
-/// its frames wait for buffers instead of being dropped. `None` means that no deadlock can occur.
+/// Returns a directed link that can wait for itself through other links, in a lossless network,
+/// where frames wait for buffers and are not dropped. `None` means that no deadlock can occur.
 #[must_use]
 pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
     let directions = 2 * fabric.links.len();
@@ -72,7 +72,7 @@ pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
         list.sort_unstable();
         list.dedup();
     }
-    // Remove links that wait for nothing, until none is left to remove: those that remain wait in a
+    // Removes links that wait for nothing, until there are no more: those that remain wait in a
     // cycle.
     let mut awaited_by = vec![Vec::new(); directions];
     let mut open: Vec<usize> = waits.iter().map(Vec::len).collect();

@@ -1,25 +1,27 @@
-//! Computes the distances between chassis, and the load of links when all chassis send to all, or
-//! all to one.
+//! Computes the distances between chassis, and the load of links when all chassis send to all
+//! others, or all send to one.
 
 use super::{Fabric, Routing, UNREACHED};
 use crate::spec::Routes;
 
-/// Distances and loads between chassis. A flow goes from one chassis to another: where each has s
+/// Distances and loads between chassis. A flow goes from one chassis to another. If each has s
 /// servers, s x s times as many flows go between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Ordered pairs of different chassis by distance: `hops[2]` are two links unreachable_pairs.
+    /// Number of ordered pairs of different chassis by distance: `hops[2]` counts those that are
+    /// two links apart.
     pub hops: Vec<u64>,
-    /// Ordered pairs of chassis that cannot reach each other.
+    /// Number of ordered pairs of chassis that cannot reach each other.
     pub unreachable_pairs: u64,
     /// Flows in the fullest cable when each chassis sends to each other one.
     pub all_to_all: f64,
-    /// Flows in the fullest cable when all chassis send to one, for the worst choice of that one.
+    /// Flows in the fullest cable when all chassis send to one, for the receiving chassis with
+    /// which this is worst.
     pub incast: f64,
 }
 
 impl Traffic {
-    /// Returns the most links between two chassis.
+    /// Returns the largest number of links between two chassis.
     #[must_use]
     pub fn diameter(&self) -> usize {
         self.hops.iter().rposition(|pairs| *pairs > 0).unwrap_or(0)
@@ -74,7 +76,7 @@ fn per_cable(fabric: &Fabric, directed: usize, flows: f64) -> f64 {
     flows / fabric.links[directed / 2].count as f64
 }
 
-/// Returns what each directed link carries when each chassis sends one flow to the routing's
+/// Returns the load of each directed link when each chassis sends one flow to the routing's
 /// chassis.
 fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     let reached = |switch: &usize| routing.hops[*switch] != UNREACHED;
@@ -96,8 +98,9 @@ fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     flows
 }
 
-/// Returns the load of the fullest cable of a symmetric fabric. The flows to all chassis are those
-/// to one of them, spread evenly over the links of each class and direction.
+/// Returns the load of the fullest cable of a symmetric fabric. It computes this from the flows to
+/// one chassis: the flows to all chassis are spread evenly over the links of each class and
+/// direction.
 fn by_class(fabric: &Fabric, to_one: &[f64]) -> f64 {
     let kind = |directed: usize| {
         let link = &fabric.links[directed / 2];

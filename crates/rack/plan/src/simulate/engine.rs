@@ -15,19 +15,20 @@ type Time = u64;
 
 const PICOS: f64 = 1e12;
 
-/// A port. It sends one frame after another, so the time when it is free also says how much waits.
+/// A port. It sends one frame after another, so the time at which it is free also shows how much
+/// waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     /// Time to send a byte, in picoseconds.
     byte: f64,
-    /// Capacity of its buffer, as sending time. `None` for a server's own port, whose frames wait
-    /// in the server.
+    /// Capacity of the port's buffer, as the time to send it. `None` for a server's own port, whose
+    /// frames wait in the server.
     buffer: Option<Time>,
     free: Time,
     busy: Time,
 }
 
-/// A frame, and where it is.
+/// A frame, and the node where it is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Frame {
     request: u32,
@@ -35,23 +36,23 @@ struct Frame {
     back: bool,
     /// Whether the frame is the last one of its message.
     last: bool,
-    /// Bytes on the wire.
+    /// Length of the frame on the wire, in bytes.
     bytes: u32,
     at_server: bool,
     at: u32,
 }
 
-/// An action and the time at which it happens. The number in between keeps the order in which
-/// actions at the same time were scheduled.
+/// An action and the time at which it happens. The number between both keeps actions at the same
+/// time in the order in which they were scheduled.
 type Event = Reverse<(Time, u64, Action)>;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Action {
     /// The requesting server sends its request.
     Send(u32),
-    /// A frame can leave the node where it is.
+    /// A frame can leave the node at which it is.
     Forward(Frame),
-    /// A server has received the last frame of a request, or of a response if `true`.
+    /// A server has received the last frame of a request, or, if the flag is true, of a response.
     Receive(u32, bool),
 }
 
@@ -75,11 +76,11 @@ pub(super) struct Engine<'a> {
     scheduled: u64,
     now: Time,
     requests: Vec<Request>,
-    /// Wire sizes of the frames of a request and of a response.
+    /// Bytes on the wire of each frame of a request and of each frame of a response.
     frames: [Vec<u64>; 2],
     sent: u64,
     backlog: f64,
-    /// Requests that are neither answered nor lost.
+    /// Number of requests that are neither answered nor lost.
     open: usize,
 }
 
@@ -138,8 +139,8 @@ impl<'a> Engine<'a> {
             Pattern::OneByOne => self.request_random(0, random),
             Pattern::Incast => self.request_incast(0, random),
             Pattern::Load(load) => {
-                // A response occupies its bytes of a server's ports. Requests of all servers
-                // together form a Poisson process.
+                // Each response occupies a server's ports for its bytes. The requests of all
+                // servers together form a Poisson process.
                 let wire: u64 = self.frames[1].iter().sum();
                 let spec = &self.paths.plan.spec.server;
                 let ports = spec.port_rate.0 * spec.ports as f64 / 8.0;
@@ -197,8 +198,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends a frame on from where it is, after the frames before it on its port. A frame that does
-    /// not fit into the port's buffer is lost.
+    /// Sends a frame on from the node at which it is, after the earlier frames on its port. A frame
+    /// that does not fit into the port's buffer is lost.
     fn pass(&mut self, frame: Frame, random: &mut dyn FnMut() -> u64) {
         let Request { from, to, flow, .. } = self.requests[frame.request as usize];
         let (target, flow) = if frame.back { (from, Chance::new(flow).draw()) } else { (to, flow) };
@@ -234,8 +235,8 @@ impl<'a> Engine<'a> {
                 let ready = match self.switch.forwarding {
                     Forwarding::StoreAndForward => tail + delay,
                     Forwarding::CutThrough => {
-                        // The head suffices, unless the outgoing port is faster: then it must start
-                        // late enough not to run out of bits.
+                        // The header suffices, unless the outgoing port is faster: then the port
+                        // must start late enough not to run out of bits.
                         let head =
                             start + picos((HEADER_BYTES.min(u64::from(frame.bytes))) as f64 * byte);
                         let (port, _) = self.paths.next(next, target, flow);

@@ -1,11 +1,11 @@
-//! Simulates requests over a plan's network, frame by frame on virtual time, and reports latency by
-//! the distance between servers.
+//! Simulates requests over a plan's network, frame by frame on virtual time. Reports latency by the
+//! distance between servers.
 //!
 //! A request goes from one server to another in one or several frames. When its last bit has
 //! arrived and the service time has passed, the response goes back the same way. Each port sends
-//! one frame after another; a frame that does not fit into its buffer is lost, and the request with
-//! it, since the simulation retransmits nothing. It covers the network only: callers add the time
-//! that servers need to send and receive.
+//! one frame after another. A frame that does not fit into a port's buffer is lost, and so is its
+//! request, since the simulation retransmits nothing. The simulation covers only the network:
+//! callers add the time that servers need to send and receive.
 
 mod engine;
 mod path;
@@ -17,17 +17,17 @@ use path::Paths;
 use serde::Serialize;
 use sprat_chance::Chance;
 
-/// Headers in front of a frame's payload, in bytes: Ethernet, IPv4, UDP, and 16 bytes of a
-/// transport.
+/// Headers before a frame's payload, in bytes: Ethernet, IPv4, UDP, and 16 bytes of a transport.
 pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;
 
-/// What a frame occupies on the wire besides, in bytes: preamble, check sequence and gap.
+/// What a frame occupies on the wire in addition to headers and payload, in bytes: preamble, check
+/// sequence and gap.
 pub const WIRE_BYTES: u64 = 8 + 4 + 12;
 
-/// Lower limit on the length of a frame with its check sequence, in bytes. Shorter ones are padded.
+/// Shortest frame with its check sequence, in bytes. Frames that would be shorter are padded.
 pub const MIN_FRAME_BYTES: u64 = 64;
 
-/// Payload of a full frame with an MTU of 1,500 bytes.
+/// Payload in bytes of a full frame with an MTU of 1,500 bytes.
 pub const PAYLOAD_BYTES: u64 = 1_514 - HEADER_BYTES;
 
 /// Limit on the servers of a simulation.
@@ -48,7 +48,7 @@ pub struct Workload {
     pub request: u64,
     /// Bytes of a response.
     pub answer: u64,
-    /// Time for which a server handles a request.
+    /// Time that a server takes to handle a request.
     pub service: Seconds,
     /// Which servers send requests to which, and when.
     pub pattern: Pattern,
@@ -61,11 +61,11 @@ pub struct Workload {
 pub enum Pattern {
     /// One request at a time between random servers, so the network is otherwise idle.
     OneByOne,
-    /// Random servers send requests to each other at random times, at a rate at which responses
+    /// Random servers send requests to each other at random times. The rate is such that responses
     /// occupy this share of a server's ports.
     Load(f64),
-    /// The first server sends a request to each other one at once, and again when all have
-    /// answered: their responses collide.
+    /// The first server sends a request to each other server at once, and again when all have
+    /// answered, so that their responses collide.
     Incast,
 }
 
@@ -75,17 +75,17 @@ pub enum Pattern {
 pub struct SimulationReport {
     /// Latency of answered requests, by the number of links between the chassis.
     pub by_hops: Vec<Latency>,
-    /// Requests that lost a frame at a full buffer.
+    /// Number of requests that lost a frame at a full buffer.
     pub lost: usize,
-    /// Frames sent by all ports.
+    /// Number of frames that all ports sent.
     pub frames: u64,
     /// The largest number of bytes that waited at one port.
     pub backlog: Bytes,
-    /// The busiest port, and the share of the time in which it was sending.
+    /// The busiest port, and the share of the elapsed time in which it was sending.
     pub fullest: (String, f64),
     /// Virtual time that passed.
     pub elapsed: Seconds,
-    /// Rate at which payload of responses arrived.
+    /// Rate at which the payload of responses arrived.
     pub goodput: BitRate,
 }
 
@@ -93,7 +93,7 @@ pub struct SimulationReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Latency {
-    /// Links between the two chassis.
+    /// Number of links between the two chassis.
     pub hops: usize,
     /// Number of requests.
     pub count: usize,
@@ -121,7 +121,7 @@ pub struct SimulateError {
 /// # Errors
 /// The plan has fewer than 2 or more than [`MAX_SERVERS`] servers; the workload has no request or
 /// more than [`MAX_REQUESTS`]; a message has 0 or more than [`MAX_MESSAGE`] bytes; or the share of
-/// [`Pattern::Load`] is not in 0.0001 to 2.
+/// [`Pattern::Load`] is not from 0.0001 to 2.
 pub fn simulate(plan: &Plan, workload: &Workload) -> Result<SimulationReport, SimulateError> {
     check(plan, workload)?;
     let paths = Paths::new(plan);
@@ -158,7 +158,7 @@ fn check(plan: &Plan, workload: &Workload) -> Result<(), SimulateError> {
     }
 }
 
-/// Returns the bytes that each frame of a message occupies on the wire.
+/// Returns the number of bytes that each frame of a message occupies on the wire.
 #[must_use]
 pub fn frames(message: u64) -> Vec<u64> {
     let count = message.div_ceil(PAYLOAD_BYTES).max(1);

@@ -1,9 +1,9 @@
-//! Numbers the ports of a plan, and finds the port by which a frame leaves a node.
+//! Numbers the ports of a plan, and finds the port through which a frame leaves a node.
 
 use crate::Plan;
 use crate::fabric::{Neighbour, Routing};
 
-/// A place where a frame can be.
+/// A node at which a frame can be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Node {
     Server(usize),
@@ -16,7 +16,7 @@ pub(super) enum Node {
 pub(super) struct Paths<'a> {
     pub(super) plan: &'a Plan,
     routing: Vec<Routing>,
-    /// Servers of a chassis, and ports of a server.
+    /// Number of a chassis's servers; `ports` is the number of a server's ports.
     servers: usize,
     ports: usize,
     /// Number of the first port of each directed link.
@@ -58,8 +58,9 @@ impl<'a> Paths<'a> {
         self.routing[self.chassis(to)].hops[self.chassis(from)] as usize
     }
 
-    /// Returns the port by which a frame for server `to` leaves `at`, and the node that it reaches.
-    /// `flow` selects among equal routes, so all frames of a message take the same one.
+    /// Returns the port through which a frame for server `to` leaves `at`, and the next node.
+    /// `flow` selects one of several equal routes, so that all frames of a message take the same
+    /// route.
     pub(super) fn next(&self, at: Node, to: usize, flow: u64) -> (usize, Node) {
         let switch = match at {
             Node::Server(server) => {
@@ -75,7 +76,7 @@ impl<'a> Paths<'a> {
         let (fabric, routing) = (&self.plan.fabric, &self.routing[self.chassis(to)]);
         let cables = |way: &Neighbour| fabric.links[way.link].count;
         let all = routing.next(fabric, switch).map(|way| cables(&way)).sum();
-        // Rotating the flow's hash makes each switch choose independently of the others.
+        // The flow's hash is rotated, so that each switch chooses independently of the others.
         let mut cable = pick(flow.rotate_left(u32::try_from(switch % 64).unwrap_or(0)), all);
         for way in routing.next(fabric, switch) {
             if cable < cables(&way) {

@@ -12,36 +12,36 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cassandra {
-    /// Instances on each server.
+    /// Number of instances on each server.
     #[serde(default = "one")]
     pub instances: usize,
     /// Replication factor.
     #[serde(default = "three")]
     pub replication: usize,
-    /// Tokens of each instance (`num_tokens`).
+    /// Number of tokens of each instance (`num_tokens`).
     #[serde(default = "sixteen")]
     pub tokens: usize,
-    /// How tokens are allocated.
+    /// How tokens are placed on the ring.
     #[serde(default)]
     pub picked: TokenAllocation,
     /// What counts as a rack for Cassandra.
     #[serde(default)]
     pub racks: RackAssignment,
-    /// Name of its datacenter.
+    /// Name of the datacenter.
     #[serde(default = "datacenter")]
     pub datacenter: String,
-    /// Heap of each instance. By default a quarter of its memory, 8 GiB at most.
+    /// Heap of each instance. By default a quarter of the instance's memory, at most 8 GiB.
     pub heap: Option<Bytes>,
-    /// Garbage collector of the JVM. By default it depends on the heap's size.
+    /// Garbage collector of the JVM. The default depends on the heap's size.
     pub collector: Option<Collector>,
-    /// Addresses of all instances, server by server. By default an instance's address follows its
-    /// server's.
+    /// Addresses of all instances, server by server. By default the addresses of instances follow
+    /// that of their server.
     #[serde(default)]
     pub addresses: AddressList,
-    /// Number of seeds, on as many different servers as possible.
+    /// Number of seeds. They are on as many different servers as possible.
     #[serde(default = "three")]
     pub seeds: usize,
-    /// Settings of `cassandra.yaml` that replace the plan's.
+    /// Settings of `cassandra.yaml` that take the place of the plan's.
     #[serde(default)]
     pub yaml: BTreeMap<String, serde_json::Value>,
     /// Further arguments for the JVM.
@@ -50,7 +50,7 @@ pub struct Cassandra {
     /// The largest share of a disk that data may fill; compaction needs the rest.
     #[serde(default = "half")]
     pub fill: f64,
-    /// Plans the ring even if the failure of one server takes data with it.
+    /// Whether to plan the ring even if the failure of one server takes the QUORUM of some rows.
     #[serde(default)]
     pub accept_loss: bool,
 }
@@ -67,29 +67,29 @@ pub enum Collector {
     Serial,
 }
 
-/// How tokens are allocated.
+/// How tokens are placed on the ring.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenAllocation {
-    /// Evenly spaced, with neighbours on different servers.
+    /// At equal distances, with neighbours on different servers.
     #[default]
     Even,
-    /// Evenly spaced, with instances of a server side by side, as counting up from the first gives
-    /// them.
+    /// At equal distances, in the order of the instances' numbers, so that instances of one server
+    /// are neighbours.
     Adjacent,
-    /// At random, as Cassandra does by default.
+    /// At random, as Cassandra places them by default.
     Random,
 }
 
-/// What counts as a rack for Cassandra, which puts replicas into different racks while there are
-/// any.
+/// What counts as a rack for Cassandra. Cassandra puts the replicas of a row into different racks
+/// as long as there are any.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum RackAssignment {
     /// Each server is a rack.
     #[default]
     Host,
-    /// Each chassis is a rack; there must be as many chassis as replicas.
+    /// Each chassis is a rack. There must be at least as many chassis as replicas.
     Chassis,
     /// All servers are in one rack.
     One,

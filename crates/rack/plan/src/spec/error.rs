@@ -14,7 +14,7 @@ pub enum SpecError {
     /// A value is out of range or cannot be parsed.
     #[error("{key} = {value}: want {want}")]
     Value {
-        /// Its key.
+        /// The key of the value.
         key: &'static str,
         /// The value.
         value: String,
@@ -23,7 +23,7 @@ pub enum SpecError {
     },
 }
 
-/// Checks that a path can go into files that shells and Java read without quoting.
+/// Checks that a path needs no quoting in files that shells and Java read.
 pub(crate) fn plain_path(key: &'static str, path: &str) -> Result<(), SpecError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
     if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {

@@ -9,11 +9,11 @@ use serde::Deserialize;
 pub struct FabricSpec {
     /// Which chassis are neighbours.
     pub topology: Topology,
-    /// Cables between two neighbours.
+    /// Number of cables between two neighbours.
     pub links: usize,
     /// Whether each uplink is split into `chassis.split` links.
     pub split: bool,
-    /// Which of the shortest routes are used.
+    /// Which of the shortest routes frames take.
     pub routes: Routes,
 }
 
@@ -23,12 +23,13 @@ impl Default for FabricSpec {
     }
 }
 
-/// Which of the shortest routes between two chassis are used.
+/// Which of the shortest routes between two chassis frames take.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routes {
-    /// All of them, in equal parts: equal-cost multipath.
+    /// All shortest routes, in equal parts: equal-cost multipath.
     Ecmp,
-    /// One of them: dimension by dimension in a torus, hypercube or mesh, the first link otherwise.
+    /// One shortest route: dimension by dimension in a torus, hypercube or mesh; otherwise by the
+    /// first link.
     Ordered,
 }

@@ -15,23 +15,23 @@ pub struct Server {
     pub ops_per_cycle: Option<f64>,
     /// Floating-point operations per cycle of a core.
     pub flops_per_cycle: Option<f64>,
-    /// Memory.
+    /// Memory of the server.
     pub memory: Bytes,
     /// Memory bandwidth.
     pub memory_rate: Option<ByteRate>,
-    /// Capacity of each disk.
+    /// Capacity of each disk, one entry for each.
     #[serde(default)]
     pub disks: Vec<Bytes>,
     /// Bandwidth of each disk.
     pub disk_rate: Option<ByteRate>,
-    /// Ports to the switch.
+    /// Number of ports to the switch.
     #[serde(default = "one")]
     pub ports: usize,
     /// Rate of each port.
     pub port_rate: BitRate,
-    /// The power that the server draws at most.
+    /// The most power that the server draws.
     pub power: Option<Watts>,
-    /// Weight.
+    /// Weight of the server.
     pub weight: Option<Kilograms>,
 }
 
@@ -39,18 +39,18 @@ pub struct Server {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Chassis {
-    /// Number of servers.
+    /// Number of servers in the chassis.
     pub servers: usize,
-    /// Height in rack units, servers included.
+    /// Height in rack units, including the servers.
     #[serde(default = "one")]
     pub height: usize,
-    /// The switch's ports to other chassis.
+    /// Number of the switch's ports to other chassis.
     #[serde(default)]
     pub uplinks: usize,
     /// Rate of each uplink.
     #[serde(default)]
     pub uplink_rate: BitRate,
-    /// Links that an uplink can be split into.
+    /// Number of links into which an uplink can be split.
     #[serde(default = "one")]
     pub split: usize,
     /// Whether servers are connected to the switch without cables.
@@ -59,11 +59,11 @@ pub struct Chassis {
     /// The switch.
     #[serde(default)]
     pub switch: Switch,
-    /// The power that the chassis draws at most, without its servers. A switch without servers
-    /// draws as much.
+    /// The most power that the chassis draws without its servers. A switch without servers draws
+    /// the same.
     #[serde(default)]
     pub power: Watts,
-    /// Weight without its servers. A switch without servers weighs as much.
+    /// Weight of the chassis without its servers. A switch without servers weighs the same.
     #[serde(default)]
     pub weight: Kilograms,
 }
@@ -76,7 +76,7 @@ pub struct Switch {
     pub forwarding: Forwarding,
     /// Switching latency: from the last header bit that the switch needs to the first bit out.
     pub delay: Seconds,
-    /// Buffer of each port.
+    /// Size of the buffer of each port.
     pub buffer: Bytes,
 }
 
@@ -90,9 +90,9 @@ impl Default for Switch {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// When the switch has received the complete frame.
+    /// Once the switch has received the complete frame.
     StoreAndForward,
-    /// When the switch has received the frame's header.
+    /// Once the switch has received the frame's header.
     CutThrough,
 }
 

@@ -12,7 +12,7 @@ pub const MAX_PARTS: usize = 64;
 /// Limit on the instances of Cassandra on a server.
 pub const MAX_INSTANCES: usize = 16;
 
-/// Limit on the tokens of an instance, which is Cassandra's own.
+/// Limit on the tokens of an instance. Cassandra has the same limit.
 pub const MAX_TOKENS: usize = 256;
 
 /// Limit on the seeds: each instance contacts all of them.

@@ -25,9 +25,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A description of a rack; the crate's documentation has an example. [`Spec::from_toml`] parses it
-/// and checks each value by itself; [`Plan::new`](crate::Plan::new) checks what follows from all of
-/// them together.
+/// A description of a rack; the crate's documentation has an example. [`Spec::from_toml`] parses a
+/// description and checks each value separately. [`Plan::new`](crate::Plan::new) checks what
+/// follows from all values together.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Spec {
@@ -40,15 +40,15 @@ pub struct Spec {
     pub server: Server,
     /// Each chassis: a switch and its servers.
     pub chassis: Chassis,
-    /// How chassis are connected. By default there is one.
+    /// How chassis are connected. By default the rack has a single chassis.
     #[serde(default)]
     pub fabric: FabricSpec,
-    /// The networks that addresses are taken from.
+    /// The networks from which the plan takes addresses.
     #[serde(default)]
     pub addresses: Addresses,
     /// Apache Cassandra on the servers.
     pub cassandra: Option<Cassandra>,
-    /// How servers are reached, and where files go on them.
+    /// How servers are reached, and where files are on them.
     #[serde(default)]
     pub provision: Provision,
     /// Job managers on the servers.
@@ -63,20 +63,20 @@ pub struct Spec {
     pub power: Power,
     /// Disks and filesystems to set up on the servers.
     pub storage: Option<Storage>,
-    /// The NTP servers to follow.
+    /// The NTP servers that the servers follow.
     pub clock: Option<Clock>,
     /// The host through which servers reach the outside.
     pub control: Option<Control>,
     /// Claims of others about the rack. The plan reports whether each claim follows from it.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
-    /// Instances on the ring, by name. `None` if there is no ring yet and all instances of the plan
-    /// form one. It is set from the rack's folder, never from the description.
+    /// Instances on the ring, by name. `None` if there is no ring yet; then all instances of the
+    /// plan form a new one. This comes from the rack's folder, never from the description.
     #[serde(skip)]
     pub members: Option<BTreeMap<String, RingMember>>,
 }
 
-/// `[addresses]`: the networks that addresses are taken from.
+/// `[addresses]`: the networks from which the plan takes addresses.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Addresses {
@@ -84,10 +84,11 @@ pub struct Addresses {
     pub v4: Ipv4Net,
     /// The IPv6 network; each chassis gets a /64 of it.
     pub v6: Ipv6Net,
-    /// Servers per chassis for which addresses are reserved, so that adding servers later changes
-    /// no address. By default as many as a chassis has.
+    /// Number of servers per chassis for which addresses are reserved, so that adding servers later
+    /// changes no address. By default the number of servers that a chassis has.
     pub servers: Option<usize>,
-    /// Instances per server for which addresses are reserved, by default as many as there are.
+    /// Number of instances per server for which addresses are reserved. By default the number of
+    /// instances that a server has.
     pub instances: Option<usize>,
 }
 
@@ -100,7 +101,7 @@ impl Default for Addresses {
     }
 }
 
-/// `[provision]`: how servers are reached, and where files go on them.
+/// `[provision]`: how servers are reached, and where files are on them.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Provision {
@@ -110,8 +111,8 @@ pub struct Provision {
     pub base: String,
     /// The folder of Cassandra's jars.
     pub library: String,
-    /// Whether all hosts share one kernel with its clock and disks, as namespaces on one machine
-    /// do. It is set by the caller, never from the description.
+    /// Whether all hosts share one kernel with its clock and disks, like namespaces on one machine.
+    /// The caller sets this, never the description.
     #[serde(skip)]
     pub shared: bool,
 }

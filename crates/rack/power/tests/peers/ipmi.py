@@ -1,6 +1,6 @@
-"""A controller that speaks IPMI 2.0 over the network: pyghmi's, which answers DCMI's question for power.
+"""A controller that supports IPMI 2.0 over the network: that of pyghmi, which also answers DCMI power requests.
 
-ipmi.py WATTS [on|off]: no watts, no DCMI. Prints its port; ends when its input does.
+ipmi.py [WATTS [on|off]]: without WATTS it has no DCMI. Prints its port. Ends when its input is closed.
 """
 
 import os
@@ -27,7 +27,7 @@ class Controller(bmc.Bmc):
 
 
 controller = Controller({"admin": "secret"}, port=0, address="127.0.0.1")
-controller.port = controller.serversocket.getsockname()[1]  # by which it finds its sessions
+controller.port = controller.serversocket.getsockname()[1]  # it finds its sessions by the port
 print(controller.port, flush=True)
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 controller.listen()

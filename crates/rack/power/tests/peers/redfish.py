@@ -1,6 +1,6 @@
-"""A controller that speaks Redfish: the emulator of sushy-tools, to whose chassis power is added, which it lacks.
+"""A controller that supports Redfish: the emulator of sushy-tools, with power added to its chassis.
 
-redfish.py WAY LOGINS [CERTIFICATE KEY]: WAY is where power is told. Prints its port; ends when its input does.
+redfish.py WAY LOGINS [CERTIFICATE KEY]: WAY is where power is reported. Prints its port. Ends when its input is closed.
 """
 
 import json

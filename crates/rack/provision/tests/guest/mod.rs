@@ -11,18 +11,18 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Time for a guest to start on a machine that has other work.
+/// How long a guest may take to start on a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Time for a guest to restart. About one in a hundred never does: User-Mode Linux hangs in the
-/// kernel's last step, after systemd has unmounted everything and written `Stopping MD` on the
-/// console.
+/// How long a guest may take to restart. About one in a hundred never restarts: User-Mode Linux
+/// hangs in the kernel's last step, after systemd has unmounted everything and written `Stopping
+/// MD` on the console.
 const REBOOT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Numbers the racks of tests that run at the same time.
 static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// A rack of guests. Dropping it ends them.
+/// A rack of guests. Dropping it ends the guests.
 pub(crate) struct Rack {
     pub(crate) folder: Folder,
     pub(crate) local: Local,
@@ -40,7 +40,7 @@ impl Rack {
         Self::of(2, "256MiB", more)
     }
 
-    /// Starts guests of this number and memory.
+    /// Starts this number of guests with this memory.
     pub(crate) fn of(servers: usize, memory: &str, more: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target");
         let tools = target.join("tools");
@@ -119,7 +119,7 @@ impl Rack {
         recaps.iter().map(|recap| recap.changed).collect()
     }
 
-    /// Runs all roles, which must fail, and returns the error.
+    /// Runs all roles, which must fail. Returns the error.
     pub(crate) fn refused(&self, more: &[&str]) -> String {
         match self.run(more) {
             (all, Err(_)) => all,
@@ -140,8 +140,8 @@ impl Rack {
             .unwrap_or_else(|error| panic!("{}: {error}", self.hosts[host].name))
     }
 
-    /// Restarts a guest, and waits until it answers. If the reboot hangs, all guests are killed
-    /// from outside by their process ids and started again: their data is on disk by then.
+    /// Restarts a guest, and waits until it answers. If the restart hangs, all guests are killed by
+    /// their process ids and started again; their data are on disk by then.
     pub(crate) fn restart(&self, host: usize) {
         let boot = "cat /proc/sys/kernel/random/boot_id";
         let before = self.ask(host, &format!("sync; {boot}"));
@@ -157,10 +157,7 @@ impl Rack {
         };
         let _ = self.try_ask(host, "reboot"); // the connection ends with it
         if !comes(REBOOT_PATIENCE) {
-            eprintln!(
-                "{}: its reboot did not end; it is ended from outside",
-                self.hosts[host].name
-            );
+            eprintln!("{}: its reboot did not end; it is killed", self.hosts[host].name);
             self.local
                 .down(self.name())
                 .unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
@@ -169,7 +166,7 @@ impl Rack {
                 .unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
             assert!(comes(PATIENCE), "it does not come back: {}", self.consoles());
         }
-        self.ask(host, "systemctl is-system-running --wait || true"); // all that starts has started
+        self.ask(host, "systemctl is-system-running --wait || true"); // all units have started
     }
 
     /// Returns the end of each guest's console log.

@@ -22,7 +22,7 @@ pub(super) const LEAST_ROOM: usize = 2;
 /// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
 const IDLE_GAIN: usize = 16;
 
-/// Tombstones pile up once they take a quarter of the memory that objects leave free.
+/// Tombstones pile up once they take more than a quarter of the memory that objects leave free.
 const TOMBSTONE_SHARE: usize = 4;
 
 impl Log {
@@ -68,7 +68,7 @@ impl Log {
     }
 
     /// Returns whether a segment's entries may be moved in memory. Those of a combination's sources
-    /// may: it only remembers that the first extent of a source is next.
+    /// may be moved too: the combination only remembers that the first extent of a source is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
@@ -99,8 +99,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Returns the segments to combine, with at most `most` live bytes; none if combining would not
-    /// help.
+    /// Returns the segments to combine, which have at most `most` live bytes together; none if
+    /// combining would not help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
@@ -165,8 +165,8 @@ impl Log {
     }
 }
 
-/// An estimate of the live bytes: a tombstone's death is not noticed at once, so when any segment
-/// was reclaimed since the tombstones were checked, half of them count as dead.
+/// Estimates the live bytes of a segment. The cleaner does not notice a tombstone's death at once,
+/// so half of the tombstones count as dead if any segment was reclaimed since they were checked.
 fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
     if segment.checked_at == reclaimed {
         segment.live
@@ -175,10 +175,11 @@ fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
     }
 }
 
-/// Benefit over cost of cleaning a segment: (1 - u) / (1 + u), times a weight of its age between a
-/// half and three halves. Old entries tend to stay, so the room gained from them lasts; but with a
-/// weight that grows without bound, as is usual for disks, old segments would be cleaned again and
-/// again for next to nothing when writes are spread evenly.
+/// Benefit over cost of cleaning a segment whose share of live bytes is u: (1 - u) / (1 + u), times
+/// a weight of its age between a half and three halves. Old entries tend to stay, so the room
+/// gained from them lasts. But the weight is bounded, unlike the usual one for disks: otherwise,
+/// when writes are spread evenly, old segments would be cleaned again and again for next to
+/// nothing.
 #[expect(clippy::cast_precision_loss, reason = "a heuristic")]
 fn score(live: usize, bytes: usize, age: u64, memory: usize) -> f64 {
     let used = live as f64 / bytes.max(1) as f64;

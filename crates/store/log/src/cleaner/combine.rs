@@ -1,5 +1,5 @@
-//! Level 2: moves the live entries of several segments to survivors, so that their replicas can be
-//! freed.
+//! Level 2: moves the live entries of several segments to survivors, so that the segments' replicas
+//! can be freed.
 
 use super::choose::{LEAST_ROOM, SURVIVORS_MAX};
 use super::{Budget, NO_VISITS};
@@ -16,7 +16,8 @@ const BATCHES_MAX: usize = 4;
 /// A combination in progress.
 #[derive(Debug)]
 pub(crate) struct Combination {
-    /// Segments to take entries from; the next is the first extent of the first one.
+    /// Segments to take entries from; the next entry is the first of the first segment's first
+    /// extent.
     sources: VecDeque<u32>,
     /// Ids of the sources that are done.
     cleaned: Vec<u64>,
@@ -39,15 +40,15 @@ impl Combination {
 pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
-    /// Position of the log when it was finished. Entries not moved had been overwritten or removed
-    /// before that position. They would be missing if the log lost its end up to this position, so
-    /// it must be durable first.
+    /// Position of the log when the combination finished. Entries that it did not move had been
+    /// overwritten or removed before that position. They would be missing if the log lost its end
+    /// up to this position, so the log must be durable up to there first.
     position: u64,
 }
 
 impl Log {
     /// Continues the combination in progress, or begins one if that is worthwhile. Returns whether
-    /// it did something; also false when it has to wait for memory.
+    /// it did something; returns false also when it has to wait for memory.
     pub(super) fn combine_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let mut job = match self.cleaner.combination.take() {
             Some(job) => job,
@@ -142,8 +143,9 @@ impl Log {
     }
 
     /// Returns the largest number of bytes that a combination may move: `None` when the disk does
-    /// not even have room for one survivor and the head that lists it. A crash may leave that
-    /// little room; half of a survivor is certain to fit into one.
+    /// not even have room for one survivor and the head that lists it. A crash may leave
+    /// room for only these two: then the limit is half a segment, which is certain to fit into one
+    /// survivor.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {
@@ -231,8 +233,8 @@ impl Log {
         }
     }
 
-    /// Returns the number of finished combinations, from the oldest on, whose survivors are
-    /// durable, and whose position is too.
+    /// Returns the number of finished combinations, from the oldest on, that are durable: all their
+    /// survivors, and the log up to their position.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
@@ -242,8 +244,9 @@ impl Log {
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
-    /// Returns the ids of the segments that a head opened now lists: with the survivors of the
-    /// first `batches` finished combinations in place of the segments cleaned into them.
+    /// Returns the ids of the segments that a head opened now lists. They include the survivors of
+    /// the first `batches` finished combinations instead of the segments cleaned into these
+    /// survivors.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
         let (mut cleaned_ids, mut listed_survivors) = (Vec::new(), Vec::new());

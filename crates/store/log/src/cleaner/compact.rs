@@ -94,7 +94,7 @@ impl Log {
     }
 
     /// Leaves the source's extent, whose entries have all been moved: frees the memory behind them,
-    /// and goes to the next.
+    /// and continues with the next extent.
     fn leave_extent(&mut self, job: &mut Compaction) {
         let start = self.memory.segment(job.slot).extents[job.source_extent].start;
         if job.target_extent == job.source_extent && job.target > start {

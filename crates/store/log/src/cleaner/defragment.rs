@@ -1,6 +1,6 @@
 //! Makes room for an entry of several seglets when free memory is fragmented into shorter runs.
 //!
-//! It slides whole extents down over the holes between them, until these are one hole. Like
+//! It slides whole extents down over the holes between them, until the holes are one. Like
 //! compaction this needs no memory, so it works however full the log is. It chooses the span with
 //! the fewest seglets to move.
 
@@ -10,8 +10,8 @@ use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
 /// The largest number of seglets moved for one entry: 16 MB, which takes some milliseconds. The
-/// writer of a long entry waits for that, and only when memory is so full and fragmented that no
-/// cheaper span gives enough.
+/// writer of a long entry waits for the move. That many seglets are moved only when memory is so
+/// full and fragmented that no cheaper span gives enough.
 const MOVED_MAX: usize = 256;
 
 /// What can be done with a row of neighbouring seglets.
@@ -23,7 +23,8 @@ enum RunKind {
 }
 
 impl Log {
-    /// Makes a run of `count` free seglets; false if that would take too much.
+    /// Makes a run of `count` free seglets; returns false if more than [`MOVED_MAX`] seglets would
+    /// have to move.
     pub(crate) fn make_run(&mut self, count: usize) -> bool {
         let Some(span) = self.choose_span(count) else { return false };
         let (mut from, mut to) = (span.first, span.first);
@@ -40,8 +41,8 @@ impl Log {
         true
     }
 
-    /// Chooses the span, from hole to hole, that has `count` free seglets in all and the fewest
-    /// others, none of them stuck.
+    /// Chooses the span, from hole to hole, that has at least `count` free seglets in all and the
+    /// fewest others, none of them stuck.
     fn choose_span(&self, count: usize) -> Option<Run> {
         let rows = self.rows();
         let mut best: Option<(usize, Run)> = None;
@@ -59,7 +60,7 @@ impl Log {
                 RunKind::Movable => used += row.count,
                 RunKind::Free => free += row.count,
             }
-            // Drops a hole at the left that is not needed, and the extents up to the next one.
+            // Drops a hole at the left that is not needed, and the extents up to the next hole.
             while rows[left].1 == RunKind::Movable || free >= count + rows[left].0.count {
                 let (row, kind) = rows[left];
                 *if kind == RunKind::Free { &mut free } else { &mut used } -= row.count;

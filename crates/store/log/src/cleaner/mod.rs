@@ -3,9 +3,10 @@
 //! It has two levels. **Compaction** ([`compact`]) moves the live entries of one segment together
 //! in place and frees the seglets behind them. It needs no memory and no disk, so it can always
 //! run; the segment's replica stays as it was. **Combination** ([`combine`]) moves the live entries
-//! of several segments to survivors, new segments that are replicated; then the replicas of the old
-//! ones can be freed, and the tombstones that guarded against them. Compaction is the normal case;
-//! combination is for when the disk is nearly full of segments, or tombstones pile up.
+//! of several segments to survivors, which are new segments that are replicated. Then the replicas
+//! of the old segments can be freed, and the tombstones that guarded against them. Compaction is
+//! the normal case; combination is for when the disk is nearly full of segments, or tombstones pile
+//! up.
 //!
 //! A slice examines at most [`SLICE_ENTRIES`] entries and ends once it has examined or moved
 //! [`SLICE_BYTES`], so it delays a concurrent read by about 10 microseconds: 32 lookups whose cache
@@ -76,8 +77,8 @@ pub(crate) struct Cleaner {
     pub(super) combination: Option<combine::Combination>,
     /// Finished combinations that no digest lists yet, oldest first.
     pub(super) batches: std::collections::VecDeque<combine::FinishedCombination>,
-    /// Progress of the purge of dropped tables: hashes, bits reversed, from here on are to be
-    /// purged.
+    /// Progress of the purge of dropped tables, `None` when there is none: the reversed hash from
+    /// which on objects are still to be purged.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
     pub(super) stats: CleanerStats,
@@ -133,7 +134,7 @@ pub(super) enum Live {
 }
 
 impl Log {
-    /// Cleans for at most `slices` slices if that is worthwhile now. Call it when idle.
+    /// Cleans for at most `slices` slices, as long as that is worthwhile now. Call it when idle.
     pub fn clean(&mut self, slices: usize) -> CleanReport {
         for done in 0..slices {
             if !self.slice(false) {
@@ -254,7 +255,7 @@ impl Log {
         }
     }
 
-    /// Updates the pointer to an entry, if there is one, to `to`.
+    /// Makes the hash table point to `to` instead of to the entry's address, if it points there.
     pub(super) fn repoint(&mut self, visit: &Visit, to: usize) {
         let table = match visit.kind {
             Kind::Segment => return,

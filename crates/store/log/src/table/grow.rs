@@ -1,13 +1,15 @@
 //! Growth by linear hashing.
 //!
-//! The table has `2^level + split` chains. To grow by one, the entries of chain `split` are
-//! distributed to itself and chain `split + 2^level` by the next bit of the hash; when `split`
-//! reaches `2^level`, the level is done. One insertion splits at most [`SPLITS_PER_INSERT`] chains.
+//! The table has `2^level + split` chains. To grow by one chain, it distributes the entries of
+//! chain `split` between that chain and chain `split + 2^level`, by the next bit of the hash. When
+//! `split` reaches `2^level`, it becomes zero and `level` grows by one. One insertion splits at
+//! most [`SPLITS_PER_INSERT`] chains.
 
 use super::{FILL_PER_100_LINES, SLOTS, Table, tag};
 
 /// The largest number of chains that one insertion splits. One entry fills less than a fifth of a
-/// line, so one split is enough; the second compensates for the overflow lines that it may take.
+/// line, so one split is enough; the second compensates for an overflow line that the insertion may
+/// take.
 const SPLITS_PER_INSERT: usize = 2;
 
 impl Table {

@@ -1,4 +1,4 @@
-//! A disk and a source of chance for the tests.
+//! A disk and random numbers for the tests.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use sprat_chance::Chance;
@@ -7,12 +7,12 @@ use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A sequence of chance: a seed is a test case.
+/// Returns the random numbers of a test case; `seed` determines the case.
 pub(crate) fn chance(seed: u64) -> Chance {
     Chance::new(seed ^ 0x9E37_79B9_7F4A_7C15)
 }
 
-/// A disk that keeps flushed bytes, and after a crash perhaps some of the others.
+/// A disk that keeps flushed bytes, and after a crash perhaps some of the bytes in flight.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) replicas: BTreeMap<u64, Vec<u8>>,
@@ -21,7 +21,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Takes bytes to be replicated from the log, up to `limit` pieces.
+    /// Takes up to `limit` pieces of the bytes that the log has to replicate.
     pub(crate) fn submit(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some(pending) = log.next_pending() else { return };
@@ -83,8 +83,8 @@ impl Disk {
         }
     }
 
-    /// Restarts: cuts torn tails, finds the newest head, frees segments that it does not list, and
-    /// replays.
+    /// Restarts the log: cuts torn tails, finds the newest head, frees segments that the head does
+    /// not list, and replays the others.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();

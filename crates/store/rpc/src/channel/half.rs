@@ -1,19 +1,19 @@
-//! Limits how fast handshakes are answered: anyone with the door key, or a recorded first message,
-//! can make an endpoint answer.
+//! Limits how fast an endpoint answers handshakes: anyone who has the door key, or has recorded a
+//! first message, can make it answer.
 
 use sprat_net::Nanos;
 
 use crate::config::{HANDSHAKE_EVERY, HANDSHAKES_AT_ONCE};
 
-/// A rate limit: [`HANDSHAKES_AT_ONCE`] in a burst, then one every [`HANDSHAKE_EVERY`].
+/// A rate limit: [`HANDSHAKES_AT_ONCE`] answers in a burst, then one every [`HANDSHAKE_EVERY`].
 #[derive(Debug, Default)]
 pub(super) struct HandshakePace {
-    /// When the handshakes answered so far are paid for, at the steady rate.
+    /// The time at which the steady rate would have allowed the handshakes answered so far.
     spent: Nanos,
 }
 
 impl HandshakePace {
-    /// Returns whether a handshake may be answered now; if so, counts it.
+    /// Returns whether a handshake may be answered now, and counts it if so.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let spent = self.spent.max(now) + HANDSHAKE_EVERY;
         let allowance = HANDSHAKE_EVERY * HANDSHAKES_AT_ONCE;

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The initiator sends Hello and Proof again until they are answered. When it gets no answers on an
-//! open channel, it *probes*: sends a Hello that names the channel. If the responder no longer has
-//! that channel, the new one replaces it, and the sessions of the old one are lost.
+//! open channel, it *probes*: it sends a Hello that names this channel. If the responder no longer
+//! has the channel, the handshake opens a new channel in its place, and the sessions of the old
+//! channel are lost.
 
 mod half;
 mod noise;
@@ -47,8 +48,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Makes the credentials of that member. `seed` is random and used for nothing else; `unix` is
-    /// the number of seconds since 1970 at the endpoint's time zero.
+    /// Makes the credentials of the member with this identity. `seed` must be random and used for
+    /// nothing else. `unix` is the number of seconds since 1970 at the endpoint's time zero.
     #[must_use]
     pub fn new(identity: Arc<Identity>, seed: &[u8; KEY_BYTES], unix: u64) -> Self {
         Self { identity, seed: Seed::new(seed), unix }
@@ -70,8 +71,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The sender of a request: the member at the other end of a channel, or anyone, if the endpoint
-/// uses no channels. Small and cheap to copy.
+/// The sender of a request: the member at the other end of a channel, or anyone if the endpoint
+/// uses no channels. It is small and cheap to copy.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Requester {
     role: Option<Role>,
@@ -89,8 +90,8 @@ impl Requester {
         self.role
     }
 
-    /// Returns whether the peer may do what servers may: it is a server, or the endpoint checks no
-    /// identities.
+    /// Returns whether the peer may send what servers send each other: it is a server, or the
+    /// endpoint checks no identities.
     #[inline]
     #[must_use]
     pub fn serves(self) -> bool {
@@ -105,8 +106,9 @@ impl Requester {
         matches!(self.role, None | Some(Role::Admin))
     }
 
-    /// Returns the member's number at this endpoint: small, constant while its channel lasts, and
-    /// reused afterwards. Only meaningful with a [`role`](Self::role).
+    /// Returns the member's number at this endpoint. The number is small, constant while the
+    /// member's channel lasts, and reused afterwards. It has a meaning only when
+    /// [`role`](Self::role) is not `None`.
     #[inline]
     #[must_use]
     pub fn number(self) -> usize {
@@ -114,20 +116,20 @@ impl Requester {
     }
 }
 
-/// The result of a handshake's frame.
+/// The effect of a frame of a handshake.
 pub(crate) enum HandshakeEvent {
-    /// Nothing that concerns the endpoint.
+    /// The endpoint has nothing to do.
     None,
     /// A member has proven its identity.
     Admitted(Requester, Box<Certificate>),
-    /// A channel begun here is open; the channel with the second number, if any, is gone.
+    /// A channel begun here is open; the channel with the second number, if there is one, is gone.
     Opened(u32, Option<u32>),
 }
 
 enum Stage {
-    /// Hello was sent.
+    /// This end has sent a Hello.
     Calling(Calling),
-    /// Answer was sent.
+    /// This end has sent an Answer.
     Answered(Noise, Vec<u8>),
     /// Both ends have proven their identities.
     Open(Box<Open>),
@@ -135,9 +137,9 @@ enum Stage {
 
 struct Calling {
     noise: Noise,
-    /// The Hello, which may have to be sent again.
+    /// The Hello, which this end sends again until it is answered.
     hello: Retransmission,
-    /// The open channel here that this handshake probes.
+    /// The open channel that this handshake probes, if it was begun for that.
     old: Option<u32>,
 }
 
@@ -153,11 +155,11 @@ struct Open {
     opening: Opening,
     /// The channel's name, known to both ends.
     name: [u8; 8],
-    /// The end of the Proof that opened the channel here.
+    /// The end of the Proof that opened the channel at this end.
     proof: [u8; 16],
     /// At the initiator: the Proof, until an answer shows that it arrived.
     unconfirmed: Option<Retransmission>,
-    /// The channel that probes this one. The channel being opened to probe this one.
+    /// The handshake that probes this channel, by its number.
     probe: Option<u32>,
 }
 
@@ -166,11 +168,11 @@ struct Channel {
     /// The channel's number at the peer.
     peer_index: u32,
     nonce: u32,
-    /// Whether this end began it.
+    /// Whether this end began the channel.
     begun_here: bool,
     requester: Requester,
     last_heard: Nanos,
-    /// When the first of both certificates expires, and the channel with it.
+    /// When the first of both ends' certificates expires; the channel ends then.
     until: Nanos,
     stage: Stage,
 }
@@ -181,11 +183,12 @@ pub(crate) struct Channels {
     all: Slab<Channel>,
     /// Channels begun here, by peer.
     to: HashMap<SocketAddr, u32>,
-    /// Channels begun by peers, by the fields of their Hello: peer, number there, nonce.
+    /// Channels begun by peers, by three fields of their Hello: the peer, the channel's number
+    /// there, and the nonce.
     from: HashMap<(SocketAddr, u32, u32), u32>,
     /// Channels answered but not open yet, and their nonces, oldest first.
     half_open: VecDeque<(u32, u32)>,
-    /// Channels begun here for which a frame may have to be sent again.
+    /// Channels begun here whose Hello or Proof may have to be sent again.
     waiting: Vec<u32>,
     pace: HandshakePace,
     sweep_at: Nanos,
@@ -221,7 +224,7 @@ impl Channels {
         }
     }
 
-    /// Returns the member at the other end.
+    /// Returns the member at the other end of a channel.
     #[inline]
     pub(crate) fn requester(&self, index: u32) -> Requester {
         self.all
@@ -236,13 +239,13 @@ impl Channels {
         self.all.len()
     }
 
-    /// Returns whether the channel is open, so that frames can be sealed for it.
+    /// Returns whether the channel is open, so that frames can be sealed for its peer.
     pub(crate) fn is_open(&self, index: u32) -> bool {
         self.all.get(index).is_some_and(|channel| matches!(channel.stage, Stage::Open(_)))
     }
 
-    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left free. Returns whether it may be
-    /// sent to `address`.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] the caller left free. Returns whether the
+    /// frame may be sent to `address`.
     #[inline]
     pub(crate) fn seal(&mut self, index: u32, address: SocketAddr, frame: &mut Vec<u8>) -> bool {
         match self.all.get_mut(index) {
@@ -255,8 +258,8 @@ impl Channels {
         }
     }
 
-    /// Opens a sealed frame. Returns its channel and a buffer with its packets, which the caller is
-    /// to [give back](Self::give_back).
+    /// Decrypts a sealed frame. Returns its channel, and a buffer with its packets that the caller
+    /// must [give back](Self::give_back).
     #[inline]
     pub(crate) fn open(
         &mut self,
@@ -307,7 +310,7 @@ impl Channels {
         }
     }
 
-    /// Takes back the buffer of an opened frame.
+    /// Takes back the buffer that [`open`](Self::open) returned.
     #[inline]
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
@@ -348,8 +351,8 @@ impl Channels {
         }
     }
 
-    /// Sends again what is due, and removes channels that have expired or were unused for long;
-    /// `used` says whether a channel begun here still has sessions. Returns the removed ones.
+    /// Sends again the frames that are due. Removes channels that have expired or were unused for
+    /// long, and returns them. `used` says whether a channel begun here still has sessions.
     pub(crate) fn poll<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,

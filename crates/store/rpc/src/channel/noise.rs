@@ -1,5 +1,5 @@
-//! Noise's handshake, with randomness from the seed that the endpoint's owner gave, and with each
-//! key's public half computed once.
+//! The handshake of the Noise protocol. Its randomness comes from the seed that the endpoint's
+//! owner gave, and the public half of each key is computed only once.
 
 use super::Credentials;
 use curve25519_dalek::MontgomeryPoint;
@@ -11,10 +11,10 @@ use snow::{Builder, Error, HandshakeState};
 use sprat_wire::certificate::KEY_BYTES;
 use sprat_wire::channel::CHANNEL_VERSION;
 
-/// The one suite in use.
+/// The only Noise suite in use.
 const SUITE: &str = "Noise_XXpsk0_25519_AESGCM_SHA256";
 
-/// Data that both ends must agree on, besides version and nonce.
+/// Data on which both ends must agree, besides version and nonce.
 const PROLOGUE: &[u8] = b"sprat channel";
 
 /// Capacity of the buffers for handshake messages, in bytes.
@@ -23,7 +23,8 @@ pub(super) const MAX_MESSAGE: usize = 2048;
 /// One end of a handshake in progress.
 pub(super) struct Noise(Box<HandshakeState>);
 
-/// The keys that a handshake yields: that of the initiator, and that of the responder.
+/// The keys that a handshake yields: first the key with which the initiator sends, then the
+/// responder's.
 pub(super) type Split = ([u8; KEY_BYTES], [u8; KEY_BYTES]);
 
 impl Noise {
@@ -44,7 +45,7 @@ impl Noise {
         Self(Box::new(state.expect("everything the suite wants is there")))
     }
 
-    /// Appends the next message, with `payload` in it, to a frame.
+    /// Appends the next handshake message, with `payload` in it, to a frame.
     pub(super) fn write(&mut self, payload: &[u8], frame: &mut Vec<u8>) {
         let mut message = [0; MAX_MESSAGE];
         let len = self
@@ -54,8 +55,8 @@ impl Noise {
         frame.extend_from_slice(&message[..len]);
     }
 
-    /// Reads the next message and returns its payload. `None` if the sender lacks the keys or the
-    /// message was changed.
+    /// Reads the next handshake message and returns its payload. `None` if the sender lacks the
+    /// keys or the message was changed on the way.
     pub(super) fn read<'a>(
         &mut self,
         message: &[u8],
@@ -68,12 +69,13 @@ impl Noise {
         Some(&buffer[..len])
     }
 
-    /// Returns the peer's public key, once it has proven to have the secret half.
+    /// Returns the peer's public key. The peer has proven that it has the secret half once the
+    /// handshake is over.
     pub(super) fn peer_key(&self) -> &[u8] {
         self.0.get_remote_static().unwrap_or(&[])
     }
 
-    /// Returns the keys of a finished handshake, and its name, which is unique.
+    /// Returns the keys of a finished handshake, and the channel's name, which is unique.
     pub(super) fn split(&mut self) -> (Split, [u8; 8]) {
         assert!(self.0.is_handshake_finished(), "a handshake has three messages");
         let name = *self.0.get_handshake_hash().first_chunk().expect("a hash has 32 bytes");
@@ -145,8 +147,8 @@ struct Known {
     public: [u8; KEY_BYTES],
 }
 
-/// X25519. It does not recompute the public half of the identity's own key, so that a stranger's
-/// first message costs no multiplication.
+/// X25519. It does not compute the public half of the identity's own key again, so that a
+/// stranger's first message costs no multiplication.
 struct Curve {
     known: Known,
     pair: Known,
@@ -191,7 +193,7 @@ impl Dh for Curve {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let public = public.first_chunk::<KEY_BYTES>().ok_or(Error::Dh)?;
         let shared = MontgomeryPoint(*public).mul_clamped(self.pair.secret).to_bytes();
-        // A point of low order gives a shared secret that everybody knows.
+        // With a point of low order the shared secret is zero, which everybody knows.
         if shared == [0; KEY_BYTES] {
             return Err(Error::Dh);
         }

@@ -5,9 +5,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sprat_wire::channel::{CHANNEL_HEADER_BYTES, SEALED, SealedHeader, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Frames sealed with one key, as a power of two; then a key derived from it replaces it. 2^24
-/// frames of 64 KB are 2^36 blocks of the cipher, which an attacker can distinguish from random
-/// with a probability of no more than about 2^-56.
+/// Number of frames sealed with one key, as a power of two; then a key derived from it replaces it.
+/// 2^24 frames of 64 KB are 2^36 blocks of the cipher, and the probability that an attacker can
+/// distinguish so many from random is about 2^-56 at most.
 #[cfg(not(test))]
 const EPOCH_BITS: u32 = 24;
 
@@ -15,8 +15,8 @@ const EPOCH_BITS: u32 = 24;
 #[cfg(test)]
 const EPOCH_BITS: u32 = 8;
 
-/// Limit on the numbers of a channel's frames: enough for a thousand years at a hundred million
-/// frames a second. Frames with this number or a higher one are neither sealed nor opened.
+/// Limit of the frame numbers in a channel: at a hundred million frames a second it is reached
+/// after a thousand years. Frames with this number or a higher one are neither sealed nor opened.
 const MAX_NUMBER: u64 = 1 << 62;
 
 /// Words of the replay window.
@@ -34,7 +34,7 @@ fn key_of(bytes: &[u8; KEY_BYTES]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("32 bytes"))
 }
 
-/// Derives the key of the next epoch: Noise's rekey, with a number that no frame uses.
+/// Derives the key of the next epoch: Noise's rekey, with a frame number that no frame uses.
 fn next_key(key: &LessSafeKey) -> LessSafeKey {
     let mut bytes = [0; KEY_BYTES];
     let _tag = key
@@ -61,8 +61,8 @@ impl Sealing {
         Self { key: key_of(key), number: 0 }
     }
 
-    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left for the header, for the channel
-    /// that the receiver numbers `to`. Returns false if all frame numbers are used up.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] the caller left free for the header. `to`
+    /// is the receiver's number of the channel. Returns false if all frame numbers are used up.
     #[inline]
     pub(crate) fn seal(&mut self, to: u32, frame: &mut Vec<u8>) -> bool {
         let number = self.number;
@@ -89,16 +89,16 @@ impl Sealing {
 pub(crate) enum Rejected {
     /// The sender lacks the key, or the frame was changed.
     Forged,
-    /// The frame arrived before, or is so late that the window no longer covers it.
+    /// The frame arrived before, or so late that the window no longer covers its number.
     Repeated,
 }
 
-/// Opens the frames of the other direction.
+/// Opens the sealed frames of one direction.
 #[derive(Debug)]
 pub(crate) struct Opening {
     key: LessSafeKey,
     epoch: u64,
-    /// The key of the previous epoch, for late frames.
+    /// The key of the previous epoch, for frames that arrive late.
     previous: Option<LessSafeKey>,
     window: Window,
 }
@@ -150,7 +150,7 @@ impl Opening {
 struct Window {
     /// One more than the highest number that has arrived.
     next: u64,
-    /// A bit for each number, modulo the number of bits.
+    /// A bit for each number, at the number modulo the count of bits.
     words: [u64; WORDS],
 }
 
@@ -173,7 +173,8 @@ impl Window {
     #[inline]
     fn take(&mut self, number: u64) {
         if number >= self.next {
-            // Words between the highest so far and this one hold bits of numbers long past.
+            // The words between the highest number so far and this number hold bits of numbers long
+            // past.
             let highest = self.next.saturating_sub(1) / 64;
             for word in (highest + 1..=number / 64).take(WORDS) {
                 self.words[Self::place(word * 64).0] = 0;

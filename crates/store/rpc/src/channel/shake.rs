@@ -28,7 +28,7 @@ const HELLO_PAYLOAD_BYTES: usize = HELLO_BYTES - CHANNEL_HEADER_BYTES - HELLO_NO
 
 const _: () = assert!(size_of::<HelloPayload>() <= HELLO_PAYLOAD_BYTES);
 
-/// Bytes at the end of a Proof by which a repetition is recognized.
+/// Number of bytes at the end of a Proof by which a repeated Proof is recognized.
 const PROOF_END: usize = 16;
 
 impl Retransmission {
@@ -36,7 +36,8 @@ impl Retransmission {
         Self { frame, tries: 1, at: now + INITIAL_RTO }
     }
 
-    /// Returns the frame if it is to be sent now; `None` when it was sent often enough.
+    /// Returns the frame, or an inner `None` if it is not due yet. An outer `None` means that the
+    /// frame was sent as often as allowed.
     fn due(&mut self, now: Nanos) -> Option<Option<&[u8]>> {
         if now < self.at {
             return Some(None);
@@ -63,8 +64,8 @@ fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
 }
 
 impl Channels {
-    /// Returns the channel to an address; begins one if there is none. [`NO_CHANNEL`] if there are
-    /// too many.
+    /// Returns the channel to an address, and begins one if there is none. Returns [`NO_CHANNEL`]
+    /// if the table of channels is full.
     pub(crate) fn route_to<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -80,7 +81,8 @@ impl Channels {
         index
     }
 
-    /// Probes a channel on which a client waits for an answer, if it has been silent.
+    /// Probes a channel on which a client waits for an answer, if the peer has been silent for
+    /// [`SUSPECT_AFTER`].
     pub(crate) fn suspect<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -154,7 +156,7 @@ impl Channels {
         self.all.insert(channel)
     }
 
-    /// Takes a frame of a handshake.
+    /// Handles a frame of a handshake.
     pub(crate) fn shake<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -179,7 +181,8 @@ impl Channels {
         news.unwrap_or(HandshakeEvent::None)
     }
 
-    /// Answers a Hello. Nothing is kept or sent before the message has been decrypted.
+    /// Handles a Hello and answers it. Nothing is stored or sent before the message has been
+    /// decrypted.
     fn hello<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -194,7 +197,7 @@ impl Channels {
         }
         let (peer_index, nonce) = (shake.from.get(), shake.nonce.get());
         if let Some(&index) = self.from.get(&(from, peer_index, nonce)) {
-            // A repetition. Send the Answer again, unless the channel is open already.
+            // A repeated Hello: send the Answer again, unless the channel is open already.
             if let Some(Channel { stage: Stage::Answered(_, answer), .. }) = self.all.get(index) {
                 tx.send(from, &[IoSlice::new(answer)]);
             }
@@ -246,7 +249,7 @@ impl Channels {
         Some(HandshakeEvent::None)
     }
 
-    /// Removes a half-open channel, if it is still half open and has that nonce.
+    /// Removes a channel if it is half open and has this nonce.
     fn give_up(&mut self, index: u32, nonce: u32) {
         if let Some(Channel { nonce: this, stage: Stage::Answered(..), .. }) = self.all.get(index)
             && *this == nonce
@@ -255,8 +258,8 @@ impl Channels {
         }
     }
 
-    /// Makes room for another channel when the table is full: of the channels that peers began, the
-    /// one silent for longest ends at the next sweep.
+    /// Makes room for another channel when the table is full. Of the channels that peers began, the
+    /// one that was silent for longest ends at the next sweep.
     fn evict_oldest(&mut self, now: Nanos) {
         let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.begun_here);
         let oldest =
@@ -267,7 +270,7 @@ impl Channels {
         }
     }
 
-    /// Takes an Answer: verifies the responder's certificate and sends the Proof.
+    /// Handles an Answer: verifies the responder's certificate and sends the Proof.
     fn answer<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -326,7 +329,7 @@ impl Channels {
         Some(HandshakeEvent::Opened(index, old))
     }
 
-    /// Takes a Proof: verifies the initiator's certificate and opens the channel.
+    /// Handles a Proof: verifies the initiator's certificate and opens the channel.
     fn proof<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -382,7 +385,7 @@ impl Channels {
         self.credentials.to_nanos(first)
     }
 
-    /// Sends again what is due. Returns the channels that were given up.
+    /// Sends again the frames that are due, and returns the channels that were given up.
     pub(super) fn retransmit_due<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -406,7 +409,7 @@ impl Channels {
         gone
     }
 
-    /// Returns the time at which a frame of a channel is to be sent again.
+    /// Returns the time at which a frame of the channel is to be sent again; `None` if none is.
     pub(super) fn retransmit_at(&self, index: u32) -> Option<Nanos> {
         match &self.all.get(index)?.stage {
             Stage::Calling(calling) => Some(calling.hello.at),

@@ -92,7 +92,7 @@ impl Client {
         Ok(SessionId { index, generation })
     }
 
-    /// Makes the timers look at the session at `at`, if not before.
+    /// Makes the timers look at a session at `at`, if they would not look earlier.
     #[inline]
     fn wake_at(&mut self, index: u32, at: Nanos) {
         let Some(session) = self.sessions.get_mut(index) else { return };
@@ -174,14 +174,15 @@ impl Client {
         Ok(CallId { session: id, sequence, slot: u8::try_from(number).expect("slots are bounded") })
     }
 
-    /// Returns the number of calls that may be begun at once; `None` if the session was closed.
+    /// Returns the number of calls that can be begun on a session now; `None` if the session was
+    /// closed.
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
         (!session.closing).then(|| session.free().count_ones())
     }
 
-    /// Returns the number of calls outstanding.
+    /// Returns the number of outstanding calls on a session.
     pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation);
@@ -276,7 +277,8 @@ impl Client {
                     }
                     postpone(session, io.now, number);
                 } else if !live && (header.held() || packet.kind == Kind::Resend) {
-                    // The call has ended here: the server need not hold or await anything for it.
+                    // The call has ended here, so the server need not hold or await anything for
+                    // it.
                     io.send(
                         &session.link,
                         session.link.header(Kind::Ack, number, sequence, 0, 0),
@@ -345,8 +347,8 @@ impl Client {
         session.suspect = 0;
         session.note_heard(io.now);
         if session.live == 0 {
-            // No other packet would soon show the server that its answer arrived, and it forgets
-            // unused sessions early.
+            // No other packet would soon show the server that its `Accept` arrived, and the server
+            // forgets unused sessions early.
             io.send(&session.link, session.link.control(Kind::Ping), [&[], &[]]);
         }
         self.send_waiting(io, index);
@@ -381,7 +383,8 @@ impl Client {
             return;
         };
         if why == Refusal::UnknownSession {
-            // The refusal carries the session's index at the server. It is rare enough to search.
+            // The refusal carries the session's index at the server. Refusals are rare enough to
+            // search for it.
             let lost = self.sessions.iter().find(|(_, session)| {
                 let link = &session.link;
                 matches!(session.state, State::Open | State::Verifying)
@@ -658,7 +661,7 @@ impl Client {
         }
     }
 
-    /// Does what is due for a session.
+    /// Does what is due for one session.
     fn run_timers<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler,
@@ -738,7 +741,7 @@ impl Client {
         self.finish_closing(io, index);
     }
 
-    /// Sends `Connect` at once for the sessions that waited for this channel to open.
+    /// Sends `Connect` at once in the sessions that waited for this channel to open.
     pub(crate) fn channel_opened<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -803,7 +806,7 @@ impl Client {
     }
 }
 
-/// Postpones the next retransmission: the server has shown that it has the request.
+/// Postpones the next retransmission, because the server has shown that it has the request.
 fn postpone(session: &mut Session, now: Nanos, number: usize) {
     let slot = &mut session.slots[number];
     if slot.phase == Phase::Sent {

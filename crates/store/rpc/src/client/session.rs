@@ -16,14 +16,14 @@ use crate::rtt::Rtt;
 /// The state of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
-    /// There is no session at the server. The next call opens one.
+    /// The server has no session. The next call opens one.
     Idle,
-    /// `Connect` was sent. Calls wait.
+    /// The client sent `Connect`. Calls wait.
     Connecting,
     /// The session is open.
     Open,
-    /// `Ping` was sent, because the session was silent for so long that the server may have
-    /// forgotten it. New calls wait.
+    /// The client sent `Ping`, because the server was silent for so long that it may have forgotten
+    /// the session. New calls wait.
     Verifying,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Phase {
     Waiting,
     /// The request was sent.
     Sent,
-    /// Fragments of the response have arrived, and are in `assembly`.
+    /// Fragments of the response have arrived; `assembly` collects them.
     Receiving,
     /// The server answered `Retry`: the client waits before it sends the request again.
     Pausing,
@@ -50,14 +50,14 @@ pub(crate) struct Slot {
     pub(crate) sequence: u32,
     /// Retransmissions since the request was last sent from its beginning.
     pub(crate) tries: u32,
-    /// `Retry` answers so far.
+    /// `Retry` answers to the call so far.
     pub(crate) retries: u32,
     pub(crate) assembly: u32,
     /// The request in the sender's table, if it is a long message.
     pub(crate) outgoing: Option<u32>,
     pub(crate) sent_at: Nanos,
     pub(crate) deadline: Nanos,
-    /// When there is something to do for the call; at its deadline at the latest.
+    /// When there is something to do for the call: its deadline or an earlier time.
     pub(crate) due: Nanos,
     pub(crate) request: Vec<u8>,
 }
@@ -84,19 +84,19 @@ impl Slot {
 pub(crate) struct Session {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// Whether the session ends once its calls have ended.
+    /// Whether the session is to end once its calls have ended.
     pub(crate) closing: bool,
-    /// Whether pings keep it open.
+    /// Whether the client sends pings that keep the session open.
     pub(crate) keep_alive: bool,
-    /// Nonce of the widest offer; narrower offers have the nonces after it.
+    /// Nonce of the widest offer; each narrower offer has the next nonce.
     pub(crate) nonce: u32,
     pub(crate) link: Link,
     /// Number of slots that may be used.
     pub(crate) granted: usize,
     /// A bit for each slot with a call.
     pub(crate) live: u64,
-    /// A bit for each slot whose last call failed after it was sent: the server may still be
-    /// executing it, so the slot is used last.
+    /// A bit for each slot whose last call failed after its request was sent. The server may still
+    /// be executing that request, so these slots are used last.
     pub(crate) suspect: u64,
     pub(crate) slots: Vec<Slot>,
     pub(crate) rtt: Rtt,
@@ -108,13 +108,13 @@ pub(crate) struct Session {
     /// When to repeat `Connect` or `Ping`.
     pub(crate) shake_at: Nanos,
     pub(crate) shakes: u32,
-    /// Whether the server knows that this end knows the token.
+    /// Whether the server has seen that this end knows the session's token.
     pub(crate) confirmed: bool,
-    /// Silence after which a confirmed session is verified before it is used.
+    /// Silence of the server after which a confirmed session is verified before it is used.
     pub(crate) verify_after: Duration,
 }
 
-/// Iterates over the bits of a set, lowest first.
+/// Iterates over the numbers of the bits that are set, lowest first.
 pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
@@ -127,7 +127,8 @@ impl Session {
     /// Returns the free slots, as a set of bits.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        // While a session is being opened, as many calls may wait as any server grants slots.
+        // While a session is being opened, at most as many calls may wait as every server grants
+        // slots.
         let usable = if matches!(self.state, State::Open | State::Verifying) {
             self.granted
         } else {
@@ -136,7 +137,7 @@ impl Session {
         (u64::MAX >> (64 - usable)) & !self.live
     }
 
-    /// Silence after which the server may have forgotten the session, with a margin.
+    /// Returns the silence after which the server may have forgotten the session, less a margin.
     #[inline]
     pub(crate) fn trusted_for(&self) -> Duration {
         if self.confirmed { self.verify_after } else { UNUSED_TTL / 3 }
@@ -149,7 +150,7 @@ impl Session {
         self.waiting_since = now;
     }
 
-    /// Sends the request of a slot from its beginning.
+    /// Sends the request of a slot from its beginning, not as a retransmission.
     #[inline]
     pub(crate) fn send_first<T: Transmit + ?Sized>(
         &mut self,
@@ -175,7 +176,8 @@ impl Session {
         }
     }
 
-    /// Sends the packet of a request that begins at `offset`; returns the payload bytes it carries.
+    /// Sends the packet of a request that begins at `offset`; returns the number of payload bytes
+    /// sent.
     pub(crate) fn send_request<T: Transmit + ?Sized>(
         &self,
         io: &mut Io<'_, T>,
@@ -190,7 +192,8 @@ impl Session {
         end - offset
     }
 
-    /// Retransmits the request of a slot, or its first packet: the server asks for the rest.
+    /// Retransmits the request of a slot. Of a long request it sends only the first packet; the
+    /// server asks for the rest.
     pub(crate) fn retransmit_request<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -232,7 +235,7 @@ impl Session {
         self.shake(io, index);
     }
 
-    /// Sends `Connect` or `Ping`, again if need be.
+    /// Sends `Connect` or `Ping` and sets the time at which to repeat it.
     pub(crate) fn shake<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         if self.shakes > 0 {
             io.suspect(self.link.peer);
@@ -250,13 +253,13 @@ impl Session {
     }
 
     /// Sends `Connect` padded to the frame length that it offers, so that an offer too wide for the
-    /// path gets no answer. After [`WIDE_TRIES`] narrower offers follow the widest each time. The
-    /// first accepted offer decides; they arrive widest first.
+    /// path gets no answer. After [`WIDE_TRIES`] attempts, narrower offers follow the widest one
+    /// each time. The first offer that the server accepts decides; offers arrive widest first.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
-            // A router has reported a narrower link. If the server accepted an earlier offer, that
-            // one is too wide.
+            // A router has reported a narrower link. If the server accepted an earlier offer, its
+            // frames are too wide.
             self.link.mtu = mtu;
             self.nonce = io.random.draw_u32();
         }
@@ -277,7 +280,8 @@ impl Session {
         }
     }
 
-    /// Frame length of an offer, bytes: number 0 is this end's largest, the others are narrower.
+    /// Returns the frame length of an offer, in bytes: number 0 is this end's largest, higher
+    /// numbers are narrower.
     fn offer(&self, number: usize) -> Option<u32> {
         match number {
             0 => Some(self.link.mtu),

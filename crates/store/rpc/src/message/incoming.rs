@@ -17,11 +17,11 @@ use crate::timer::Timers;
 /// The largest number of buffers kept for later messages; others are freed.
 const SPARE_BUFFERS: usize = 8;
 
-/// The largest capacity, in bytes, with which a buffer is kept: servers send each other pieces of 2
-/// MB, with an operation's header.
+/// The largest buffer kept, in bytes: servers send each other pieces of 2 MB with an operation's
+/// header.
 const SPARE_BYTES: usize = (2 << 20) + 1024;
 
-/// A grant is sent when it adds this much.
+/// A receiver sends a grant when it adds at least this many bytes, or all that are missing.
 const GRANT_STEP: usize = GRANT_WINDOW / 4;
 
 /// Returns whether a packet with `payload` bytes at `offset` can be part of a message of `total`
@@ -43,23 +43,24 @@ struct Assembly {
     fragment: usize,
     /// Bytes that have arrived.
     received: usize,
-    /// End of the bytes that the sender may have sent.
+    /// Offset up to which the sender may have sent.
     granted: usize,
     /// A bit for each fragment that has arrived.
     seen: Vec<u64>,
-    /// The message's bytes, as far as any have arrived; gaps hold zeros.
+    /// The message's bytes up to the last that arrived; gaps hold zeros.
     bytes: Vec<u8>,
     /// When a fragment last arrived, or the sender last reported that it is sending.
     progress_at: Nanos,
     /// How long to wait before the first request for missing ranges.
     patience: Duration,
-    /// Requests for missing ranges without an answer.
+    /// Number of requests for missing ranges since a fragment last arrived.
     tries: u32,
     order: u64,
 }
 
 impl Assembly {
-    /// Collects the ranges that were granted and have not arrived, at most [`MAX_RESEND_RANGES`].
+    /// Appends the ranges that were granted and have not arrived, at most [`MAX_RESEND_RANGES`], to
+    /// `out`.
     fn missing(&self, out: &mut Vec<(usize, usize)>) {
         out.clear();
         for number in 0..self.granted.div_ceil(self.fragment) {
@@ -88,11 +89,11 @@ impl Assembly {
 /// The effect of a fragment.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Arrival {
-    /// Nothing: it arrived before, or belongs to another message.
+    /// None: the fragment arrived before, or belongs to another message.
     Duplicate,
     /// Part of the message has arrived.
     Partial,
-    /// The message is whole.
+    /// The message is complete.
     Whole,
 }
 
@@ -112,18 +113,18 @@ pub(crate) struct Overdue<'a> {
 pub(crate) struct Incoming {
     assemblies: Slab<Assembly>,
     timers: Timers,
-    /// Bytes reserved: the sum of the assemblies' totals.
+    /// Bytes reserved: the sum of the lengths of all messages in reassembly.
     reserved: usize,
     limit: usize,
     begun: u64,
-    /// Whether grants may be due.
+    /// Whether a grant may have to be sent.
     changed: bool,
     spare: Vec<Vec<u8>>,
     missing: Vec<(usize, usize)>,
 }
 
 impl Incoming {
-    /// Holds messages of up to `limit` bytes together.
+    /// Makes room for messages of up to `limit` bytes in all.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             assemblies: Slab::new(MAX_ASSEMBLIES),
@@ -137,7 +138,8 @@ impl Incoming {
         }
     }
 
-    /// Begins a message of more than one packet; `None` if there is no memory for it.
+    /// Begins a message of more than one packet; `None` if there is no memory for it or too many
+    /// messages are in reassembly.
     pub(crate) fn begin(
         &mut self,
         now: Nanos,
@@ -171,10 +173,11 @@ impl Incoming {
         Some(index)
     }
 
-    /// Chooses the message that loses its memory to one of `total` bytes of `session`, when there
-    /// is no memory left: one whose sender is silent, otherwise one of the session that uses the
-    /// most, if that is more than `session` would then use. Of several, the one without progress
-    /// for longest. So all sessions get equal parts of the memory, in whatever order they came.
+    /// Chooses the message that loses its memory to a message of `total` bytes of `session`, when
+    /// no memory is left. The candidates are the messages whose senders are silent; if there are
+    /// none, those of the session that uses the most memory, if that is more than `session` would
+    /// then use. Of these it returns the one without progress for longest. So all sessions get
+    /// equal parts of the memory, in whatever order they came.
     pub(crate) fn choose_victim(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
         let oldest = |of: &dyn Fn(&Assembly) -> bool| {
             let candidates = self.assemblies.iter().filter(|(_, assembly)| of(assembly));
@@ -230,7 +233,7 @@ impl Incoming {
         if assembly.received == total { Arrival::Whole } else { Arrival::Partial }
     }
 
-    /// Notes that the sender of a message is still sending it.
+    /// Notes that the sender of a message has shown that it is still sending.
     pub(crate) fn note_heard(&mut self, now: Nanos, index: u32) {
         if let Some(assembly) = self.assemblies.get_mut(index) {
             assembly.progress_at = now;
@@ -252,7 +255,7 @@ impl Incoming {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer for later messages to use.
+    /// Keeps a buffer for later messages to use.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
             buffer.clear();
@@ -260,13 +263,13 @@ impl Incoming {
         }
     }
 
-    /// Removes a message and keeps its buffer.
+    /// Removes a message, and keeps its buffer for later messages.
     pub(crate) fn drop(&mut self, index: u32) {
         let buffer = self.take(index);
         self.give_back(buffer);
     }
 
-    /// Calls `send(owner, granted_end, total)` for each message whose sender may go on.
+    /// Calls `send(owner, granted_end, total)` for each message whose sender may send more.
     pub(crate) fn grant(&mut self, mut send: impl FnMut(Owner, usize, usize)) {
         if !std::mem::take(&mut self.changed) {
             return;
@@ -290,8 +293,8 @@ impl Incoming {
         }
     }
 
-    /// Returns a message whose next bytes are overdue. Skips messages that have all granted bytes,
-    /// and looks at them again later.
+    /// Returns a message whose next bytes are overdue. Skips messages of which all granted bytes
+    /// have arrived, and looks at them again later.
     pub(crate) fn overdue(&mut self, now: Nanos) -> Option<Overdue<'_>> {
         loop {
             let index = self.timers.pop_due(now)?;
@@ -313,7 +316,7 @@ impl Incoming {
         }
     }
 
-    /// Returns the time at which the next poll has something to do.
+    /// Returns the time at which this role's next poll has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
     }
@@ -323,7 +326,7 @@ impl Incoming {
         self.limit
     }
 
-    /// Returns the number of messages in reassembly, and the bytes reserved for them.
+    /// Returns the number of messages in reassembly, and the number of bytes reserved for them.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.assemblies.len(), self.reserved)
     }

@@ -8,13 +8,13 @@ use crate::slab::Slab;
 struct Outgoing {
     owner: Owner,
     total: usize,
-    /// Bytes of message in one packet.
+    /// Number of message bytes in one packet.
     fragment: usize,
-    /// Offset of the next byte never sent.
+    /// Offset of the first byte that was never sent.
     sent: usize,
-    /// End of the bytes that may be sent.
+    /// Offset up to which the message may be sent.
     granted: usize,
-    /// Ranges to send again; the next is at the end.
+    /// Ranges to send again, as start and end; the last of them is next.
     resends: Vec<(usize, usize)>,
     /// Whether the message is in `ready`.
     ready: bool,
@@ -26,7 +26,8 @@ impl Outgoing {
     }
 }
 
-/// The long messages that one role of an endpoint sends, shortest remainder first.
+/// The long messages that one role of an endpoint sends; the one with the fewest bytes left goes
+/// first.
 #[derive(Debug)]
 pub(crate) struct Sender {
     messages: Slab<Outgoing>,
@@ -35,13 +36,13 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Holds up to `limit` messages.
+    /// Makes room for `limit` messages.
     pub(crate) fn new(limit: usize) -> Self {
         Self { messages: Slab::new(limit), ready: Vec::new() }
     }
 
-    /// Begins a message of more than one packet. The limit is the number of slots that can exist,
-    /// so there is room.
+    /// Begins a message of more than one packet. There is always room, because the limit is the
+    /// number of slots that can exist.
     pub(crate) fn begin(&mut self, owner: Owner, total: usize, fragment: usize) -> u32 {
         assert!(total > fragment);
         let granted = total.min(UNSCHEDULED_BYTES);
@@ -52,7 +53,7 @@ impl Sender {
         index
     }
 
-    /// Removes a message, sent or not.
+    /// Removes a message, whether all of it was sent or not.
     pub(crate) fn end(&mut self, index: u32) {
         if let Some(message) = self.messages.remove(index)
             && message.ready
@@ -61,7 +62,7 @@ impl Sender {
         }
     }
 
-    /// Grants the bytes before `offset`.
+    /// Notes that the receiver has granted the bytes before `offset`.
     pub(crate) fn grant(&mut self, index: u32, offset: usize) {
         if let Some(message) = self.messages.get_mut(index) {
             message.granted = message.granted.max(offset.min(message.total));
@@ -74,7 +75,7 @@ impl Sender {
     pub(crate) fn resend(&mut self, index: u32, offset: usize, len: usize) -> bool {
         let Some(message) = self.messages.get_mut(index) else { return false };
         let end = offset.saturating_add(len).min(message.total);
-        // A Resend also grants the bytes it names: the grant itself may have been lost.
+        // A Resend also grants the bytes that it names: the grant itself may have been lost.
         message.granted = message.granted.max(end);
         let end = end.min(message.sent);
         let start = offset / message.fragment * message.fragment;
@@ -106,7 +107,8 @@ impl Sender {
         self.messages.len()
     }
 
-    /// Returns the message with the least left to send: its number and owner.
+    /// Returns the message with the fewest bytes left that has something to send: its number and
+    /// owner.
     pub(crate) fn shortest(&self) -> Option<(u32, Owner)> {
         let remaining =
             |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);
@@ -114,8 +116,8 @@ impl Sender {
         Some((index, self.messages.get(index)?.owner))
     }
 
-    /// Takes the next packet of a message, offset and length; `None` once there is nothing to send
-    /// for now.
+    /// Returns the next packet of a message to send, as offset and length; `None` once there is
+    /// nothing to send for now.
     pub(crate) fn next(&mut self, index: u32) -> Option<(usize, usize)> {
         let message = self.messages.get_mut(index)?;
         let offset = if let Some((start, end)) = message.resends.pop() {

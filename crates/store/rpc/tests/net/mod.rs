@@ -1,4 +1,4 @@
-//! A network that loses, repeats, reorders and delays, in virtual time, and nodes on it.
+//! A network in virtual time that loses, repeats, reorders and delays frames, and nodes on it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ use sprat_rpc::{
 use sprat_wire::packet;
 use zerocopy::IntoBytes;
 
-/// A small generator, so that a seed is a history.
+/// A small random generator: the same seed gives the same history.
 #[derive(Clone)]
 pub struct Dice(u64);
 
@@ -46,7 +46,7 @@ impl Dice {
     }
 }
 
-/// What the network does to frames. Chances are in a thousand.
+/// What the network does to frames. Probabilities are in thousandths.
 #[derive(Clone, Debug)]
 pub struct Weather {
     pub loss: u64,
@@ -55,7 +55,7 @@ pub struct Weather {
     pub delay: Duration,
     pub mtu: usize,
     pub reliable: bool,
-    /// Bytes a second each node can send; 0: no bound.
+    /// Bytes that each node can send per second; 0 for no limit.
     pub rate: u64,
 }
 
@@ -81,7 +81,7 @@ pub fn address(node: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], u16::try_from(1000 + node).unwrap()))
 }
 
-/// Frames a node has sent.
+/// Frames that a node has sent and the network has not taken yet.
 pub struct Wire {
     weather: Weather,
     /// The path MTU that a router has reported, bytes.
@@ -121,7 +121,8 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A request of the tests: number of the operation, the wanted handling, filler.
+/// Makes a request of the tests: the operation's number, how the server is to handle it, and
+/// filler.
 pub fn request(op: u64, want: Want, response: usize, filler: usize) -> Vec<u8> {
     let mut bytes = op.to_le_bytes().to_vec();
     bytes.push(want as u8);
@@ -130,7 +131,7 @@ pub fn request(op: u64, want: Want, response: usize, filler: usize) -> Vec<u8> {
     bytes
 }
 
-/// A packet, as bytes. `slot` includes its flags.
+/// Makes a packet's bytes. `slot` includes its flags.
 pub fn packet(kind: u8, slot: u8, fields: [u32; 5], payload: &[u8]) -> Vec<u8> {
     let [session, token, sequence, offset, total] = fields.map(Into::into);
     let payload_len = u16::try_from(payload.len()).unwrap().into();
@@ -147,7 +148,7 @@ pub fn packet(kind: u8, slot: u8, fields: [u32; 5], payload: &[u8]) -> Vec<u8> {
     [header.as_bytes(), payload].concat()
 }
 
-/// A frame that opens a session.
+/// Makes a frame that opens a session.
 pub fn connect_frame(nonce: u32) -> Vec<u8> {
     let connect = packet::Connect {
         version: packet::PROTOCOL_VERSION.into(),
@@ -166,29 +167,29 @@ pub const REQUEST_HEADER: usize = 13;
 pub enum Want {
     Retain,
     Reexecute,
-    /// Retain, answered later.
+    /// Answer later, and retain the response.
     Later,
-    /// Retain, after having been turned away a few times.
+    /// Answer `Retry` a few times, then answer and retain the response.
     Turned,
-    /// Turned away for ever.
+    /// Always answer `Retry`.
     Never,
 }
 
-/// A handler that counts, checks and remembers.
+/// A handler that counts requests, checks their bytes, and records what happened.
 #[derive(Default)]
 pub struct App {
     pub executed: HashMap<u64, u32>,
-    /// Requests announced by `prefetch`, each with the number executed by then.
+    /// Requests announced by `prefetch`, each with the number of requests executed before.
     pub prefetched: Vec<(u64, usize)>,
     pub turned: HashMap<u64, u32>,
     pub bodies: HashMap<u64, Vec<u8>>,
     pub next_body: u64,
     pub pending: Vec<(Nanos, RequestId, u64, usize)>,
     pub results: HashMap<CallId, (Nanos, Result<Vec<u8>, CallFailure>)>,
-    /// Calls that completed twice.
+    /// Number of calls that completed twice.
     pub doubles: u32,
     pub think: Duration,
-    /// Requests may be forged: they are answered, not checked.
+    /// Whether requests may be forged: the handler then answers them without checking them.
     pub forged: bool,
     /// Members that have proven their identity, and their certificates.
     pub admitted: Vec<(Requester, Certificate)>,
@@ -263,7 +264,7 @@ impl Handler for App {
     }
 
     fn release(&mut self, body: u64) {
-        self.bodies.remove(&body).expect("released once");
+        self.bodies.remove(&body).expect("a body is released once");
     }
 
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
@@ -276,7 +277,7 @@ pub struct Node {
     pub endpoint: Endpoint<u64>,
     pub app: App,
     pub wire: Wire,
-    /// When its link is free again.
+    /// When the node's link is free again.
     busy_until: Nanos,
 }
 
@@ -288,19 +289,20 @@ pub struct World {
     flying: BinaryHeap<Reverse<(Nanos, u64, usize, usize)>>,
     frames: HashMap<u64, Vec<u8>>,
     count: u64,
-    /// Frames that arrived of late, and where.
+    /// Frames that arrived since [`take_heard`](Self::take_heard) was called, each with its
+    /// receiver.
     heard: Vec<(usize, Vec<u8>)>,
-    /// Nodes that hear and send nothing.
+    /// Nodes that are cut off: they neither receive nor send.
     pub cut: Vec<bool>,
     /// The largest frame that the network carries from each node, in bytes; the node does not know
     /// this limit.
     pub narrow: Vec<usize>,
     pub config: Config,
-    /// Identities of the nodes that have one.
+    /// The identity of each node that has one.
     identities: HashMap<usize, Arc<Identity>>,
 }
 
-/// Seconds since 1970 when a world begins.
+/// Seconds since 1970 at the beginning of a world.
 pub const BEGINNING: u64 = 1_000_000;
 
 impl World {
@@ -326,7 +328,7 @@ impl World {
         world
     }
 
-    /// Gives a node an identity: from here on it speaks only through channels, to members.
+    /// Gives a node an identity: from now on it communicates only through channels, with members.
     pub fn secure(&mut self, node: usize, identity: &Arc<Identity>) {
         self.identities.insert(node, Arc::clone(identity));
         self.restart(node);
@@ -351,7 +353,7 @@ impl World {
         }
     }
 
-    /// A node dies and comes back without memory; what its application did is kept.
+    /// Restarts a node without its memory; the records of its application are kept.
     pub fn restart(&mut self, node: usize) {
         let mut fresh = self.fresh(node);
         fresh.app = std::mem::take(&mut self.nodes[node].app);
@@ -389,7 +391,7 @@ impl World {
         node.endpoint.receive(self.now, from, frame, &mut node.app, &mut node.wire);
     }
 
-    /// Runs each node's loop once, and puts the frames it sent on the network.
+    /// Runs each node's loop once, and hands the frames that the nodes sent to the network.
     pub fn iterate(&mut self) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
@@ -442,7 +444,7 @@ impl World {
         }
     }
 
-    /// Goes on to the next event; `false` when there is none.
+    /// Advances the time to the next event; returns `false` when there is none.
     pub fn step(&mut self) -> bool {
         self.iterate();
         let mut next = self.flying.peek().map(|Reverse((at, ..))| *at);
@@ -467,12 +469,12 @@ impl World {
         true
     }
 
-    /// The frames that arrived since the last time, up to a thousand.
+    /// Returns the frames that arrived since the last call, up to a thousand.
     pub fn take_heard(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.heard)
     }
 
-    /// Runs for a time.
+    /// Runs the world for this time.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end && self.step() {}
@@ -486,6 +488,6 @@ impl World {
                 return;
             }
         }
-        panic!("no end of it");
+        panic!("some endpoint never becomes idle");
     }
 }

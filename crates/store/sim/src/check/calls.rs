@@ -1,5 +1,5 @@
-//! The calls on one object, prepared for the search: first those with a response, in the order of
-//! their responses, then those without one, in the order of their invocations.
+//! The calls on one object, prepared for the search: first the calls with a response, in the order
+//! of their responses, then those without one, in the order of their invocations.
 
 use super::model::State;
 use crate::history::{Action, OPEN, Operation, Response, SETTLED, Value};
@@ -8,31 +8,32 @@ use sprat_wire::op::Condition;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Stands for every text that was never read: it does not matter which of these texts an object
-/// holds.
+/// Stands for every text that was never read: which of these texts an object holds makes no
+/// difference.
 const UNREAD: Value = Value::Text { id: 0, len: 0 };
 
-/// The calls on one object, addressed by their index in `calls`.
+/// The calls on one object. Other fields and methods name a call by its index in `calls`.
 pub(super) struct Calls {
     calls: Vec<Operation>,
-    /// How many have a response.
+    /// How many calls have a response.
     answered: u32,
-    /// For each answered call, those with a later response that were invoked before its response.
-    overlaps: Vec<Vec<u32>>,
-    /// For each answered call, the lowest version in the response of a call invoked after its
+    /// For each answered call, the calls with a later response that were invoked before its
     /// response.
+    overlaps: Vec<Vec<u32>>,
+    /// For each answered call, the lowest version in the responses of calls that were invoked after
+    /// its response.
     least_version_behind: Vec<Option<u64>>,
-    /// For each answered call, the latest invocation of those with an earlier response.
+    /// For each answered call, the latest invocation of a call with an earlier response.
     latest_invocation: Vec<Nanos>,
-    /// For each answered call, the unanswered ones that may take place before it: they were invoked
-    /// before its response, and had not settled.
+    /// For each answered call, the unanswered calls that may take place before it: those invoked
+    /// before its response that had not settled.
     may_precede: Vec<Range<u32>>,
-    /// For each unanswered call, the last earlier one with the same effect on an object: it might
-    /// as well be that one which took place.
+    /// For each unanswered call, the last earlier unanswered call with the same effect on an
+    /// object. The search may assume that the earlier one took place instead.
     equivalents: Vec<Option<u32>>,
-    /// Values in responses, by their versions.
+    /// The values in responses, by version.
     values: HashMap<u64, Value>,
-    /// Versions that answered calls have created: no other call did.
+    /// Versions that answered calls have created, so that no other call created them.
     created: HashSet<u64>,
 }
 
@@ -48,7 +49,7 @@ impl Calls {
     /// Prepares the calls on one object, given in any order.
     pub(super) fn new(operations: &[Operation]) -> Self {
         let mut calls = seen_by_readers(operations);
-        // A read without a response says nothing.
+        // A read without a response shows nothing.
         calls.retain(|call| call.action != Action::Read || call.returned != OPEN);
         calls.sort_by_key(|call| (call.returned, call.invoked));
         let answered = calls.partition_point(|call| call.returned != OPEN);
@@ -120,18 +121,18 @@ impl Calls {
         self.calls[index(call)].number
     }
 
-    /// Returns the answered calls from `first` on that may come next when all before `first` are
-    /// done.
+    /// Returns the answered calls, `first` and later ones, that may come next when all before
+    /// `first` are done.
     pub(super) fn beside(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(first).chain(self.overlaps[index(first)].iter().copied())
     }
 
-    /// Returns the lowest version in a response of a call that must come after `first`.
+    /// Returns the lowest version in the response of a call that must come after `first`.
     pub(super) fn least_version_behind(&self, first: u32) -> Option<u64> {
         self.least_version_behind[index(first)]
     }
 
-    /// Returns the unanswered calls that may come next, when all before `first` are done and the
+    /// Returns the unanswered calls that may come next when all before `first` are done and the
     /// object is in this state.
     pub(super) fn unanswered(&self, first: u32, state: State) -> impl Iterator<Item = u32> + '_ {
         self.may_precede[index(first)]
@@ -139,19 +140,19 @@ impl Calls {
             .filter(move |&call| !self.is_spent(call, first, state))
     }
 
-    /// Returns the earlier unanswered call with the same effect, if there is one that may still
+    /// Returns the earlier unanswered call with the same effect as `call`, if that one may still
     /// take place.
     pub(super) fn equivalent(&self, call: u32, first: u32, state: State) -> Option<u32> {
         self.equivalents[index(call - self.answered)]
             .filter(|&equivalent| !self.is_spent(equivalent, first, state))
     }
 
-    /// Returns the version in the call's response.
+    /// Returns the version in the call's response, if it has one.
     pub(super) fn version(&self, call: u32) -> Option<u64> {
         response_version(self.calls[index(call)].response)
     }
 
-    /// Returns whether an unanswered call cannot take place any more.
+    /// Returns whether an unanswered call can no longer take place.
     pub(super) fn is_spent(&self, call: u32, first: u32, state: State) -> bool {
         let operation = &self.calls[index(call)];
         let refused = match operation.action {
@@ -162,8 +163,8 @@ impl Calls {
         refused || settled(operation) < self.latest_invocation[index(first)]
     }
 
-    /// Returns the state after the call; `None` if it cannot take place now, or contradicts what
-    /// was read later.
+    /// Returns the state after the call; `None` if the call cannot take place now, or contradicts
+    /// what was read later.
     pub(super) fn after(&self, call: u32, state: State) -> Option<State> {
         let operation = &self.calls[index(call)];
         let after = state.after(operation.action, operation.response)?;
@@ -204,8 +205,9 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     operations.iter().map(seen).collect()
 }
 
-/// For each call, in the order of responses: those with a later response that were invoked before
-/// its response; and the lowest version in a response of those invoked after it.
+/// Returns two lists in the order of responses. In the first, each call has the calls with a later
+/// response that were invoked before its response. In the second, each call has the lowest version
+/// in the responses of calls that were invoked after its response.
 fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     let mut by_asked: Vec<u32> = (0..count(certain.len())).collect();
     by_asked.sort_by_key(|&call| certain[index(call)].invoked);
@@ -228,12 +230,12 @@ fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     per_call.unzip()
 }
 
-/// Returns the time by which an unanswered call has taken place, or never will.
+/// Returns the time after which an unanswered call can no longer take place.
 fn settled(call: &Operation) -> Nanos {
     call.ended + SETTLED
 }
 
-/// Returns the latest of the first 0, 1, 2 .. moments.
+/// Returns the latest of the first 0, 1, 2, ... moments.
 fn maxima(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
     let latest = |latest: &mut Nanos, moment: Nanos| {
         *latest = moment.max(*latest);

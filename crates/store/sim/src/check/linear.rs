@@ -1,32 +1,33 @@
 //! Decides whether calls on one object can have happened one after the other, each at some moment
 //! between its invocation and its response.
 //!
-//! Wing and Gong's search with Lowe's memory: try every call that may come next, and remember which
-//! sets of calls in which state led nowhere. A call whose outcome is unknown may take place at any
-//! time after its invocation until it has surely settled, or never.
+//! This is Wing and Gong's search with Lowe's memory: it tries every call that may come next, and
+//! remembers which sets of calls, in which state, led nowhere. A call whose outcome is unknown may
+//! take place at any time after its invocation until it has surely settled, or may never take
+//! place.
 //!
-//! A set of calls is represented by the first answered call that is not done, the answered calls
-//! after it that are done, and the unanswered calls that took place. The second part overlaps the
-//! first, so it stays small however long the history; and if a set led nowhere, so does one in
-//! which more unanswered calls took place.
+//! A set of calls is represented by three parts: the first answered call that is not done, the
+//! answered calls after it that are done, and the unanswered calls that took place. Calls of the
+//! second part overlap the first, so this part stays small even in a long history. If a set led
+//! nowhere, a set in which more unanswered calls took place leads nowhere too.
 
 use super::calls::Calls;
 use super::model::State;
 use crate::history::Operation;
 use std::collections::HashMap;
 
-/// States that the search visits before it gives up.
+/// Number of states that the search visits before it gives up.
 const MAX_STATES: usize = 200_000;
 
 /// The result of the search.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// There is an order.
+    /// An order exists.
     Linearizable,
-    /// There is no order: the number of the first call that could not be placed in the best
-    /// attempt, and the state before it.
+    /// No order exists. Of the best attempt: the number of the first call that it could not place,
+    /// and the state before that call.
     Broken(usize, State),
-    /// The search grew too large.
+    /// The search visited too many states.
     Undecided,
 }
 
@@ -38,9 +39,9 @@ type CallSet = Vec<u32>;
 struct Attempt {
     /// The first answered call that is not done.
     first: u32,
-    /// Answered calls after it that are done.
+    /// The answered calls after `first` that are done.
     ahead: CallSet,
-    /// Unanswered calls that took place and still matter.
+    /// The unanswered calls that took place and still matter.
     taken: CallSet,
     state: State,
 }
@@ -52,7 +53,7 @@ fn insert(calls: &CallSet, call: u32) -> CallSet {
     calls
 }
 
-/// Returns whether all of `few` are among `many`.
+/// Returns whether all calls of `few` are among `many`.
 fn is_subset(few: &CallSet, many: &CallSet) -> bool {
     let mut rest = many.iter();
     few.iter().all(|call| rest.by_ref().find(|&other| other >= call) == Some(call))
@@ -78,7 +79,7 @@ impl Attempt {
         Self { first, ahead, taken, state }
     }
 
-    /// Returns the attempts that may follow, the likeliest last.
+    /// Returns the attempts that may follow this one, the likeliest last.
     fn next(&self, calls: &Calls) -> Vec<Self> {
         let Self { first, ahead, taken, state } = self;
         let candidates = calls.beside(*first).filter(|call| ahead.binary_search(call).is_err());
@@ -86,7 +87,7 @@ impl Attempt {
         for call in candidates {
             let Some(after) = calls.after(call, *state) else { continue };
             let attempt = self.with(calls, call, after);
-            // A call that changes nothing, not even what is known, may as well come now, unless
+            // A call that changes nothing, not even what is known, can be placed now, unless
             // another call can only come before it.
             if after == *state && !self.is_last_chance(calls, attempt.first) {
                 return vec![attempt];
@@ -108,8 +109,8 @@ impl Attempt {
         next
     }
 
-    /// Returns whether an unanswered call may come now, but not any more when all before `first`
-    /// are done.
+    /// Returns whether some unanswered call may come now, but no longer when all calls before
+    /// `first` are done.
     fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
         let Self { taken, state, .. } = self;
         let mut may =
@@ -117,8 +118,8 @@ impl Attempt {
         first < calls.answered() && may.any(|call| calls.is_spent(call, first, *state))
     }
 
-    /// Returns whether a response that is still to come has an older version: versions never go
-    /// back.
+    /// Returns whether a response that must still be placed has a version below the state's:
+    /// versions never decrease.
     fn is_too_far(&self, calls: &Calls) -> bool {
         let beside =
             calls.beside(self.first).filter(|call| self.ahead.binary_search(call).is_err());
@@ -130,12 +131,13 @@ impl Attempt {
     }
 }
 
-/// Searches an order for calls on one object. Calls that were surely not done must be left out.
+/// Searches for an order of the calls on one object. Calls that were certainly not executed must be
+/// left out.
 #[must_use]
 pub fn check(operations: &[Operation]) -> Verdict {
     let calls = Calls::new(operations);
-    // For each position of the search, the sets of unanswered calls that had taken place then; none
-    // of them includes another.
+    // For each position of the search, the sets of unanswered calls that had taken place there; no
+    // set includes another.
     let mut seen: HashMap<(u32, CallSet, State), Vec<CallSet>> = HashMap::new();
     let mut states = 0;
     let mut stack =

@@ -10,13 +10,13 @@ use linear::Verdict;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Calls shown around the one that does not fit.
+/// Number of calls shown around the call that does not fit.
 const CONTEXT: usize = 24;
 
-/// A violation of the store's promises.
+/// A violation of the guarantees of the store.
 #[derive(Clone, Debug, Error)]
 pub enum Violation {
-    /// Calls on one object that fit no order.
+    /// No order fits the calls on one object.
     #[error(
         "object {name} (at {place:016x} of its table) is not linearizable: no place for `{call}`, \
          where the best attempt has {state:?}\n{around}"
@@ -30,7 +30,7 @@ pub enum Violation {
         place: u64,
         /// The state before the call.
         state: model::State,
-        /// The object's calls around it, in order, a line each.
+        /// The object's calls around that call, in order, one on each line.
         around: String,
     },
     /// A page of a scan that contradicts itself.
@@ -48,15 +48,15 @@ pub enum Violation {
 /// The extent of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Calls and rows of pages.
+    /// Number of calls and of rows in pages.
     pub calls: u64,
-    /// Objects whose calls overlap too much to decide on.
+    /// Number of objects whose calls overlap too much to decide.
     pub undecided: u64,
 }
 
-/// Checks a history. `hash_seed` and `keys` say where objects are in scans: see [`scan`].
+/// Checks a history. `hash_seed` and `keys` determine where objects are in scans: see [`scan`].
 ///
 /// # Errors
 /// The first [`Violation`].

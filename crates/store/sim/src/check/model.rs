@@ -1,6 +1,6 @@
-//! The store's promises about an object: an overwrite has the next version, and a new object a
-//! version above all that its key has ever had. A call whose version is unknown leaves the version
-//! open, except for a lower bound, until a response shows it.
+//! The store's guarantees about an object: an overwrite has the next version, and a new object has
+//! a version above all that its key has ever had. After a call whose response does not show a
+//! version, the version is only known to be above a lower bound, until another response shows it.
 
 use crate::history::{Action, Response, Value};
 use sprat_wire::op::Condition;
@@ -9,7 +9,8 @@ use sprat_wire::op::Condition;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct State {
     value: Option<Value>,
-    /// The version, or a version below it; of an absent object, the highest version that is known.
+    /// The object's version, or a lower version. Of an absent object, the highest version that is
+    /// known.
     version: u64,
     /// Whether `version` is exact.
     exact: bool,
@@ -19,14 +20,13 @@ impl State {
     /// An object that never existed.
     pub const NEVER: Self = Self { value: None, version: 0, exact: true };
 
-    /// Returns the state, given that the object has version `version`; `None` if the state excludes
-    /// that version.
+    /// Returns the state if the object has version `version`; `None` if that is impossible.
     fn with_version(self, version: u64) -> Option<Self> {
         let fits = if self.exact { version == self.version } else { version > self.version };
         (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })
     }
 
-    /// Returns the state, given that the condition holds; `None` if it cannot hold.
+    /// Returns the state if the condition holds; `None` if it cannot hold.
     fn given(self, condition: Condition) -> Option<Self> {
         match condition {
             Condition::None => Some(self),
@@ -36,8 +36,8 @@ impl State {
         }
     }
 
-    /// Returns the state, given that the condition does not hold because of the object's current
-    /// version.
+    /// Returns the state if the condition does not hold because the object's version is `current`;
+    /// `None` if that is impossible.
     fn refusing(self, condition: Condition, current: Option<u64>) -> Option<Self> {
         let known = match current {
             Some(version) => self.with_version(version)?,
@@ -46,8 +46,8 @@ impl State {
         (!condition.holds(current)).then_some(known)
     }
 
-    /// Returns the state after a write whose response had this version; `None` for a write without
-    /// a response.
+    /// Returns the state after a write whose response had this version; `response` is `None` for a
+    /// write without a response.
     fn written(self, value: Value, response: Option<u64>) -> Option<Self> {
         let value = Some(value);
         let (version, exact) = match (self.value, response) {
@@ -79,20 +79,20 @@ impl State {
         }
     }
 
-    /// Returns the lowest version that it can have.
+    /// Returns the lowest version that the object can have.
     #[must_use]
     pub fn least(self) -> u64 {
         if self.exact || self.value.is_none() { self.version } else { self.version + 1 }
     }
 
-    /// Version and value, if the object exists and its version is known.
+    /// Returns version and value, if the object exists and its version is known.
     #[must_use]
     pub fn known(self) -> Option<(u64, Value)> {
         self.value.filter(|_| self.exact).map(|value| (self.version, value))
     }
 
-    /// Returns the state after a call that took place and had this response; `None` if that is
-    /// impossible.
+    /// Returns the state after a call that took place and had this response; `None` if the response
+    /// is impossible.
     #[must_use]
     pub fn after(self, action: Action, response: Response) -> Option<Self> {
         match (action, response) {

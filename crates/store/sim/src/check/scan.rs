@@ -1,10 +1,10 @@
 //! Turns a page of a scan into reads of each object.
 //!
 //! Objects come in the order of their positions: the bit-reversed hashes of their keys. A page
-//! covers every position from its cursor to the next page's, so it is a read of each key in that
-//! range: of the row's version and value, or of the key's absence. The pages of a scan together
-//! read each key once. If these reads fit the rest of the history, the scan has returned everything
-//! that was there throughout exactly once, and has invented nothing.
+//! covers every position from its cursor to the cursor of the next page. So it is a read of each
+//! key in that range: of the row's version and value, or of the key's absence. The pages of a scan
+//! together read each key once. If these reads fit the rest of the history, the scan has returned
+//! every object that existed throughout exactly once, and no object that never existed.
 
 use crate::history::{Action, ObjectName, Operation, Page, Response};
 
@@ -14,10 +14,10 @@ pub fn position(hash_seed: u64, name: ObjectName) -> u64 {
     sprat_wire::tablet::position(hash_seed, name.table, &name.bytes())
 }
 
-/// Turns a page into reads; the table has at most `keys` keys.
+/// Turns a page into reads. The table has at most `keys` keys.
 ///
 /// # Errors
-/// A message, when the page contradicts itself.
+/// Describes how the page contradicts itself.
 pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, String> {
     let from = page.after.map_or(Some(0), |after| after.checked_add(1));
     let until = page.next.unwrap_or(u64::MAX);

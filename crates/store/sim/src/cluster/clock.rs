@@ -5,7 +5,7 @@ use sprat_net::Nanos;
 /// A server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// By how much it is ahead, in parts per million.
+    /// How much faster it runs than the world's clock, in parts per million; negative if slower.
     drift: i64,
 }
 
@@ -14,13 +14,13 @@ impl Clock {
         Self { drift }
     }
 
-    /// Returns the time that it shows at a time of the world.
+    /// Returns the time that this clock shows at time `now` of the world.
     pub(super) fn local(self, now: Nanos) -> Nanos {
         let ahead = i128::from(now.0) * i128::from(self.drift) / 1_000_000;
         Nanos(u64::try_from(i128::from(now.0) + ahead).expect("a clock that goes on"))
     }
 
-    /// Returns the time of the world at which it shows `local`; a little later at most.
+    /// Returns the time of the world at which this clock shows `local`, or a little later.
     pub(super) fn global(self, local: Nanos) -> Nanos {
         if local == Nanos::NEVER {
             return local;

@@ -1,5 +1,5 @@
-//! A coordinator of a cluster, which crashes and restarts: alone, or one of several over a shared
-//! [`Etcd`](super::etcd).
+//! A coordinator of a cluster, which crashes and restarts. It runs alone, or as one of several that
+//! share an [`Etcd`](super::etcd).
 
 use super::clock::Clock;
 use super::etcd::{Rows, Shared};
@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time that etcd usually takes to answer, and sometimes takes, microseconds; then the time after
-/// which the coordinator gives up.
+/// How long etcd usually takes to answer, and how long it sometimes takes, in microseconds; then
+/// the time after which the coordinator gives up.
 const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ enum Awaited {
     Pong,
 }
 
-/// The election's part of a process.
+/// The part of a process that runs the election.
 struct Candidate {
     election: Election,
     bridge: ElectionBridge<Rows>,
@@ -52,7 +52,7 @@ struct Process {
 
 /// A coordinator that crashes and restarts.
 pub(super) struct SimCoordinator {
-    /// The addresses of its node, and of its election.
+    /// The address of its node; `control` is the address of its election.
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
@@ -77,7 +77,7 @@ pub(super) fn locator(at: SocketAddr) -> Locator {
 }
 
 impl SimCoordinator {
-    /// A coordinator that has never run.
+    /// Creates a coordinator that has never run.
     pub(super) fn new(
         hub: &Hub,
         (address, control): (SocketAddr, SocketAddr),
@@ -101,13 +101,13 @@ impl SimCoordinator {
         }
     }
 
-    /// Ends it without warning.
+    /// Ends the coordinator without warning. It starts again at `up_at`.
     pub(super) fn crash(&mut self, up_at: Nanos) {
         self.process = None;
         self.up_at = up_at;
     }
 
-    /// Returns the coordinator, if it leads.
+    /// Returns the coordinator if it leads.
     pub(super) fn leading(&self, now: Nanos) -> Option<&Coordinator<Rows>> {
         let service = self.process.as_ref()?.node.service();
         service.leads(self.clock.local(now)).then_some(service)
@@ -152,7 +152,7 @@ impl SimCoordinator {
         })
     }
 
-    /// Returns the time at which the coordinator has something to do although nothing arrives.
+    /// Returns the time at which the coordinator has something to do even if nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(Process { node, candidate }) = &self.process else {
             return self.up_at.max(self.paused_until);
@@ -165,7 +165,7 @@ impl SimCoordinator {
         self.clock.global(node.next_deadline().min(election)).max(self.paused_until)
     }
 
-    /// Runs one iteration of its node and of its election.
+    /// Runs one iteration of the coordinator's node and of its election.
     pub(super) fn step(&mut self, now: Nanos) -> Result<(), String> {
         if now < self.paused_until {
             return Ok(());
@@ -192,7 +192,7 @@ impl SimCoordinator {
 }
 
 impl Candidate {
-    /// Continues the election; returns whether there is news for the coordinator.
+    /// Continues the election; returns whether the coordinator has an update to handle.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
         self.bridge.relay_resignation(now, &mut self.election);
         self.take(now);
@@ -203,7 +203,7 @@ impl Candidate {
         self.bridge.publish(now, &mut self.election, catalog)
     }
 
-    /// Handles the awaited answer, if it has arrived.
+    /// Handles the answer that the election waits for, if it has arrived.
     fn take(&mut self, now: Nanos) {
         match self.awaited.take() {
             Some(Awaited::Read { sent, at, found }) if at <= now => {
@@ -230,7 +230,7 @@ impl Candidate {
         }
     }
 
-    /// Begins the election's next duty.
+    /// Begins the next operation of the election.
     fn begin(&mut self, now: Nanos, etcd: &Shared, open: bool) {
         let etcd = &mut *etcd.borrow_mut();
         let takes = if etcd.chance(50) == 0 { SLOW } else { USUAL };
@@ -243,8 +243,8 @@ impl Candidate {
             ElectionAction::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
             ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
-                // Over a cut connection a claim may arrive all the same, and over an open one its
-                // answer may be lost.
+                // Even if the connection is cut, a claim may arrive; even if it is open, the answer
+                // may be lost.
                 let arrives = open || etcd.chance(4) == 0;
                 let outcome = arrives.then(|| etcd.claim(over, life, locator));
                 let heard = open && etcd.chance(30) > 0;

@@ -1,6 +1,6 @@
-//! A model of etcd, in memory, that several coordinators share: a register and rows with the
-//! semantics of etcd's transactions. Each coordinator's connection may fail before or after a
-//! transaction, or deliver it much later.
+//! A model of etcd in memory, which several coordinators share: a register and rows with the
+//! semantics of etcd's transactions. A coordinator's connection may fail before or after a
+//! transaction, or deliver the transaction much later.
 
 use crate::random::Random;
 use sprat_net::Nanos;
@@ -37,7 +37,7 @@ impl Etcd {
         }))
     }
 
-    /// Advances time; applies the transactions that have arrived.
+    /// Advances time, and applies the transactions that have arrived by then.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = now;
         let (due, late) =
@@ -45,7 +45,7 @@ impl Etcd {
         self.late = late;
         let due: Vec<(Nanos, u64, Changes)> = due;
         for (_, term, changes) in due {
-            let _ = self.transact(Some(term), &changes); // no coordinator waits for it
+            let _ = self.transact(Some(term), &changes); // no coordinator waits for the result
         }
     }
 
@@ -64,7 +64,7 @@ impl Etcd {
         })
     }
 
-    /// A number below `bound`, from etcd's own randomness.
+    /// Returns a number below `bound`, drawn from etcd's own random sequence.
     pub(super) fn chance(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
@@ -86,8 +86,8 @@ impl Etcd {
 #[derive(Clone)]
 pub(super) struct Rows {
     etcd: Shared,
-    /// `None` for a single coordinator: no other one writes, and it has the metadata on its own
-    /// disk.
+    /// The coordinator's term. `None` for a single coordinator: no other one writes, and its
+    /// metadata are on its own disk.
     term: Option<u64>,
     /// Whether etcd can be reached.
     open: Rc<Cell<bool>>,
@@ -119,7 +119,8 @@ impl Metadata for Rows {
             (false, 0..50) => {
                 Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() })
             }
-            // Not applied, or applied later; sometimes over an open connection too.
+            // The changes are not applied, or applied later; this sometimes happens over an open
+            // connection too.
             (false, 50..75) | (true, 0) => unknown(),
             (false, _) | (true, 1) => {
                 let at = etcd.now + std::time::Duration::from_micros(etcd.chance(2_000_000));
@@ -127,14 +128,14 @@ impl Metadata for Rows {
                 unknown()
             }
             (true, 2) => {
-                let _ = etcd.transact(Some(term), changes); // applied, but no answer arrives
+                let _ = etcd.transact(Some(term), changes); // applied, but the answer is lost
                 unknown()
             }
             (true, _) => etcd.transact(Some(term), changes),
         }
     }
 
-    /// A small number, so that changes are split into portions.
+    /// Returns a small number, so that changes are split into portions.
     fn most_changes(&self) -> usize {
         3
     }

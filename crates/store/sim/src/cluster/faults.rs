@@ -1,4 +1,4 @@
-//! The faults of a cluster, and when they happen.
+//! The faults of a cluster's history, and when they happen.
 
 use super::settings::Settings;
 use crate::random::Random;
@@ -13,74 +13,74 @@ pub enum Fault {
     Crash {
         /// The server's index.
         server: usize,
-        /// How long it stays down.
+        /// How long the server stays down.
         down: Duration,
-        /// Whether only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends; then the kernel still writes what it has.
         process: bool,
     },
-    /// A server stands still, as under SIGSTOP: it does not know that time has passed.
+    /// A server does not run for this time, as under SIGSTOP, and does not know that time has
+    /// passed.
     Pause(usize, Duration),
-    /// Frames from some servers to the others are lost, and those in the other direction if `both`.
+    /// Frames from some servers to all others are lost.
     Cut {
         /// The servers' indexes.
         from: Vec<usize>,
-        /// In both directions.
+        /// Whether frames from all other servers to these are lost too.
         both: bool,
         /// Whether those servers are cut off from the coordinators too.
         coordinator: bool,
-        /// For how long.
+        /// How long the frames are lost.
         lasts: Duration,
     },
-    /// A coordinator's process ends, and another begins after this time.
+    /// A coordinator's process ends, and starts again after this time.
     CrashCoordinator(usize, Duration),
     /// A coordinator does not run for this time.
     PauseCoordinator(usize, Duration),
     /// Some coordinators cannot reach etcd for this time.
     CutFromEtcd(Vec<usize>, Duration),
-    /// Frames between a coordinator and the others, and some servers, are lost; or only those that
-    /// it sends.
+    /// Frames from a coordinator to other coordinators and to some servers are lost.
     CutCoordinator {
         /// The coordinator's index.
         coordinator: usize,
         /// The servers' indexes.
         servers: Vec<usize>,
-        /// In both directions.
+        /// Whether frames to the coordinator are lost too.
         both: bool,
-        /// For how long.
+        /// How long the frames are lost.
         lasts: Duration,
     },
-    /// A server's disk fails, after some operations. Later it is replaced, and the process
+    /// A server's disk fails after some operations. Later the disk works again, and the process is
     /// restarted.
     FailDisk {
         /// The server's index.
         server: usize,
-        /// Operations that still work.
+        /// Number of operations that still work.
         after: u64,
-        /// The kind of failure of the disk's operation.
+        /// How the disk's operation fails.
         how: sprat_disk::Fault,
         /// The time after which the disk works again.
         lasts: Duration,
     },
-    /// A server's disk holds no more than it does now, for this time.
+    /// A server's disk gets no more room than its present contents take, for this time.
     FillDisk(usize, Duration),
     /// A server's disk has this latency from now on.
     Latency(usize, Latency),
-    /// A random bit of a random replica flips on the disk of one server, which is always the same.
+    /// A random bit of a random replica flips. The server is the same each time.
     Flip(u64),
-    /// An administrator moves a tablet, or half of one, to a server. That is no fault, but must
-    /// succeed during faults.
+    /// An administrator moves a tablet, or half of one, to a server. This is no fault, but must
+    /// succeed in spite of faults.
     Move {
-        /// The indexes of the table and of its tablet, modulo how many there are.
+        /// The indexes of the table and of its tablet, modulo their numbers.
         tablet: (usize, usize),
-        /// Half of it: the first or the second.
+        /// Whether to move only a half of the tablet: 0 is the first half, 1 the second.
         half: Option<usize>,
         /// The server's index.
         to: usize,
     },
-    /// An administrator drops a table, by its index modulo how many there are; another is created
+    /// An administrator drops a table, given by its index modulo their number. Another is created
     /// in its place.
     Drop(usize),
-    /// An administrator drains a server, or ends that.
+    /// An administrator drains a server, or, if the flag is false, ends that.
     Drain(usize, bool),
     /// The network behaves like this from now on.
     Weather {
@@ -100,7 +100,7 @@ pub(super) fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Faul
     let span = u64::try_from(settings.work.span.as_nanos()).expect("seconds");
     let mut faults: Vec<_> =
         (0..settings.faults).map(|_| (Nanos(random.below(span)), draw(settings, random))).collect();
-    // Every history has a crash.
+    // Every history has at least one crash.
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     faults.push((Nanos(random.between(span / 4, span)), crash(server, random)));
     faults.sort_by_key(|&(at, _)| at);

@@ -1,5 +1,5 @@
-//! Whole clusters: a coordinator or several, servers that keep replicas for each other, and
-//! clients; servers crash, stand still or are cut off, and clocks drift.
+//! Whole clusters: one or several coordinators, servers that keep replicas for each other, and
+//! clients. Servers crash, pause or are cut off, and clocks drift.
 
 mod clock;
 mod coordinator;
@@ -9,7 +9,7 @@ mod server;
 mod settings;
 mod world;
 
-/// Replicas of each log.
+/// Number of replicas of each log.
 pub const COPIES: u8 = 2;
 
 pub use faults::Fault;

@@ -19,12 +19,12 @@ use sprat_wire::op::ReplicaId;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time that an iteration takes when there was something to do, and that a piece of idle work
+/// How long an iteration takes when there was something to do; then, how long a piece of idle work
 /// takes.
 const TURN: Duration = Duration::from_micros(2);
 const IDLE_WORK: Duration = Duration::from_micros(20);
 
-/// Delay before a server that could not open its disk is started again.
+/// How long after a failure to open its disk a server is started again.
 const RESTART: Duration = Duration::from_millis(50);
 
 type ServerNode = Node<AnyDriver, ClusterNode<MemDisk, Replicas<MemDisk>>>;
@@ -42,15 +42,15 @@ struct Process {
 
 /// A server that crashes and restarts.
 pub(super) struct Server {
-    /// The addresses of its node, and of its session.
+    /// The address of the server's node; `control` is the address of its session.
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
     coordinators: Locators,
-    /// Its disk.
+    /// The server's disk.
     disk: MemControl,
     options: Options,
-    /// Its rack's name; empty where racks have none.
+    /// The name of the server's rack; empty if servers are in no racks.
     rack: String,
     enlisted: Enlisted,
     process: Option<Process>,
@@ -58,14 +58,14 @@ pub(super) struct Server {
     /// until which it is paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
-    /// Until when its disk is faulty.
+    /// The time until which the server's disk is faulty, if it is.
     pub(super) disk_faulty_until: Option<Nanos>,
     clock: Clock,
     seed: u64,
 }
 
 impl Server {
-    /// A server that has never run.
+    /// Creates a server that has never run.
     pub(super) fn new(
         settings: &Settings,
         hub: &Hub,
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Puts it into a rack.
+    /// Puts the server into a rack.
     pub(super) fn in_rack(self, rack: String) -> Self {
         Self { rack, ..self }
     }
@@ -109,7 +109,7 @@ impl Server {
         !self.rack.is_empty() && self.rack == other.rack
     }
 
-    /// Returns whether its process runs.
+    /// Returns whether the server's process runs.
     pub(super) fn is_up(&self) -> bool {
         self.process.is_some()
     }
@@ -120,12 +120,12 @@ impl Server {
         self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
     }
 
-    /// Its id, if it has enlisted.
+    /// Returns the server's id; zero if it has not enlisted.
     pub(super) fn id(&self) -> u32 {
         self.enlisted.server
     }
 
-    /// Its node.
+    /// Returns the server's node, if it has one.
     pub(super) fn node(&self) -> Option<&ServerNode> {
         self.process.as_ref()?.node.as_deref()
     }
@@ -143,13 +143,13 @@ impl Server {
         })
     }
 
-    /// Its disk.
+    /// Returns the server's disk.
     pub(super) fn disk(&self) -> &MemControl {
         &self.disk
     }
 
-    /// Ends its disk's fault, and restarts its process, which may have stopped or be waiting for
-    /// ever.
+    /// Ends the fault of the server's disk, and restarts the process, which may have stopped or
+    /// wait for ever.
     pub(super) fn end_disk_fault(&mut self, now: Nanos) {
         self.disk_faulty_until = None;
         self.disk.clear_faults();
@@ -159,7 +159,8 @@ impl Server {
         }
     }
 
-    /// Flips a bit of a whole replica for which `may` is true; returns false when there is none.
+    /// Flips a bit of a complete replica for which `may` returns true. Returns false when there is
+    /// no such replica.
     pub(super) fn flip(&self, chance: u64, may: impl Fn(ReplicaId) -> bool) -> bool {
         let Some(node) = self.node() else { return false };
         let whole: Vec<_> =
@@ -173,13 +174,13 @@ impl Server {
         true
     }
 
-    /// Describes what it keeps of a master.
+    /// Describes which replicas of a master the server keeps.
     pub(super) fn describe_kept(&self, master: u32) -> String {
         self.node()
             .map_or("nothing now".to_owned(), |node| node.service().replicas().describe(master))
     }
 
-    /// Describes its state.
+    /// Describes the state of the server.
     pub(super) fn describe(&self, now: Nanos) -> String {
         let Some(process) = &self.process else { return format!("down until {}", self.up_at.0) };
         let Process { session, outbox, is_waiting, node, wake, .. } = process;
@@ -198,14 +199,14 @@ impl Server {
         )
     }
 
-    /// Describes its recoveries, if there are any.
+    /// Describes the recoveries that the server takes part in, if there are any.
     pub(super) fn recoveries(&self) -> Option<String> {
         let words = self.node()?.service().master().describe();
         words.contains("'s table").then(|| format!("    at {}: {}", self.enlisted.server, words))
     }
 
-    /// Ends it without warning. If `process`, only the process ends: the kernel still writes what
-    /// it has.
+    /// Ends the server without warning. With `process`, only the process ends, and the kernel still
+    /// writes what it has.
     pub(super) fn crash(&mut self, up_at: Nanos, process: bool) {
         self.process = None;
         if process {
@@ -225,13 +226,13 @@ impl Server {
             format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
         let session =
             CoordinatorSession::new(self.enlisted, super::COPIES, locator).in_rack(&self.rack);
-        // Replaced by the master's outbox, once there is a master.
+        // The master's outbox replaces this one once there is a master.
         let (outbox, _) = inbox();
         self.process =
             Some(Process { core, session, outbox, is_waiting: false, node: None, wake: now });
     }
 
-    /// Starts its node: with an empty log, and the replicas on its disk.
+    /// Starts the server's node, with an empty log and the replicas on its disk.
     fn begin(&mut self, settings: &Settings, server: u32) -> Option<Box<ServerNode>> {
         let config = Config {
             seed: HASH_SEED,
@@ -241,7 +242,7 @@ impl Server {
         let replicator =
             Replicator::new(server, usize::from(super::COPIES), settings.segment_bytes, self.seed);
         let (outbox, commands) = inbox();
-        // It serves only while it has a lease.
+        // The server serves only while it has a lease.
         outbox.set_lease(Nanos(0));
         let master =
             Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
@@ -253,7 +254,7 @@ impl Server {
         Some(Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed)))
     }
 
-    /// Returns the time at which the server has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do even if nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(process) = &self.process else { return self.up_at.max(self.paused_until) };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };
@@ -265,7 +266,7 @@ impl Server {
         self.disk.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// Runs one iteration of session and node; returns why the session ended, if it did.
+    /// Runs one iteration of session and node. Returns why the session ended, if it did.
     pub(super) fn step(&mut self, now: Nanos, settings: &Settings) -> Option<SessionEnd> {
         if now < self.paused_until {
             return None;
@@ -313,7 +314,7 @@ impl Server {
         None
     }
 
-    /// Runs the session's part.
+    /// Runs an iteration of the session.
     fn run_session(&mut self, local: Nanos) -> Option<SessionEnd> {
         let Process { core, session, outbox, is_waiting, node, wake } =
             self.process.as_mut().expect("it runs");
@@ -335,7 +336,7 @@ impl Server {
         if left {
             *wake = local; // as the master's bell would
         }
-        // It asks for assignments only once there is a master to apply them.
+        // The session asks for assignments only once there is a master to apply them.
         if ended.is_none() && !*is_waiting && (node.is_some() || !session.has_enlisted()) {
             let _ = session.next_request(local, outbox);
             let patience = session.patience(self.coordinators.len());

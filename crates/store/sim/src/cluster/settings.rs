@@ -6,8 +6,8 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// How far clocks may drift for leases to be safe, and how far they drift where that is violated,
-/// parts per million.
+/// The largest drift with which leases are safe, and below, a drift that violates this; in parts
+/// per million.
 const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
 const BEYOND: u64 = 300_000;
 
@@ -16,9 +16,9 @@ const BEYOND: u64 = 300_000;
 pub struct Settings {
     /// Number of servers.
     pub servers: usize,
-    /// Number of coordinators; a single one has its own metadata.
+    /// Number of coordinators. A single coordinator has its metadata on its own disk.
     pub coordinators: usize,
-    /// Memory of each log, bytes.
+    /// Memory of each log, in bytes.
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets the number of operations, and scales faults and time with it.
+    /// Sets the number of operations, and changes faults and time in proportion.
     #[must_use]
     pub fn lengthened(self, operations: u64) -> Self {
         let times = |number: u64| number * operations / self.work.operations;
@@ -44,15 +44,15 @@ impl Settings {
         }
     }
 
-    /// In every eighth history, makes clocks drift further than leases allow.
+    /// In every eighth history, lets clocks drift further than leases allow.
     #[must_use]
     pub fn with_clocks(self, seed: u64) -> Self {
         if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
     }
 
-    /// Returns whether clocks drift further than leases allow. Then a server may still serve what
-    /// another serves already, and reads may be stale; but what was written is there, once,
-    /// whatever the clocks show.
+    /// Returns whether clocks drift further than leases allow. Then a server may still serve a
+    /// tablet that another server serves already, so that reads may be stale. Acknowledged writes
+    /// must still exist exactly once, whatever the clocks show.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.drift >= WITHIN

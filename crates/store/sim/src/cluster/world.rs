@@ -25,26 +25,26 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Least time that one iteration of the loop takes.
+/// The shortest time that one iteration of the loop takes.
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// Time within which lost replicas must be created again when no faults occur.
+/// Time within which lost replicas must be created again after the last fault.
 const WHOLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Interval at which that is checked.
+/// Interval at which the world checks whether all replicas exist.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sessions that a server may have with others at the end, beside one for each: a tablet may be
-/// moving, to balance load.
+/// Number of sessions with other servers that a server may have at the end, beyond one for each: a
+/// tablet may be moving to balance load.
 const SPARE_SESSIONS: usize = 2;
 
-/// Greatest age of clients' tablet maps, nanoseconds.
+/// The greatest age of the clients' tablet maps, in nanoseconds.
 const MAP_AGE: u64 = 300_000_000;
 
 /// The phases of a history.
@@ -54,16 +54,18 @@ enum Phase {
     Begin,
     /// Work and faults.
     Work,
-    /// All faults have ended; every table is recovered.
+    /// All faults have ended; the world waits until every table is recovered.
     Heal,
-    /// Every segment must have all its replicas at this time.
+    /// Every segment must have all its replicas at this time at the latest.
     Whole(Nanos),
-    /// Everything is read, written once more, and read again, from this call on.
+    /// Clients read everything, write everything once more, and read it again. The number is that
+    /// of the first of these calls.
     Last(usize),
 }
 
-/// When each has something to do although nothing arrives, as of its last iteration: computing that
-/// for all of them at each step would be most of the cost of a history.
+/// When each coordinator, server and client has something to do even if nothing arrives, as
+/// computed in its last iteration. Computing all these times at each step would be most of the cost
+/// of a history.
 #[derive(Default)]
 struct Wakes {
     coordinators: Vec<Nanos>,
@@ -82,19 +84,19 @@ pub struct World {
     weather: Rc<RefCell<NetworkConditions>>,
     etcd: Register,
     coordinators: Vec<SimCoordinator>,
-    /// Version and term of the map, as last recorded.
+    /// Version and term of the map that were recorded last.
     version: u64,
     term: u64,
     moves: Vec<MoveOrder>,
     servers: Vec<Server>,
     clients: Vec<Client>,
-    /// Creates the tables, and makes other changes.
+    /// The administrator's client, which creates tables and makes other changes.
     admin: sprat_client::Core,
     created_tables: usize,
     is_busy: bool,
-    /// Number of names that were given to tables.
+    /// Number of names that tables have had.
     table_names: usize,
-    /// The tables as clients know them, and when that is refreshed.
+    /// The tables as clients know them; `refresh_at` is when this list is refreshed.
     tables: Vec<TableRecord>,
     edition: u64,
     refresh_at: Nanos,
@@ -103,7 +105,7 @@ pub struct World {
     history: History,
     nonsense: Option<String>,
     phase: Phase,
-    /// A server that was lost for good after all segments were whole.
+    /// The server that was lost for good after all segments had their replicas, if one was.
     lost: Option<usize>,
     summary: Summary,
 }
@@ -111,7 +113,7 @@ pub struct World {
 /// Runs the history of a seed and checks it.
 ///
 /// # Errors
-/// What is wrong with the history.
+/// [`Failure`] describes what is wrong with the history.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     run_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
 }
@@ -119,25 +121,25 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
 /// Runs and checks a history with `operations` operations.
 ///
 /// # Errors
-/// What is wrong with the history.
+/// [`Failure`] describes what is wrong with the history.
 pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
     run_seed(seed, true, Some(operations), |trace| {
         World::new(seed, Some(operations), trace).finish()
     })
 }
 
-/// The server whose disk flips bits, in replicas that another server has too, since logs survive
-/// the loss of one.
+/// The server whose disk flips bits. It flips them only in replicas that another server has too,
+/// since logs survive only the loss of one replica.
 const FLIPS: usize = 0;
 
-/// Number of racks, where servers are in racks.
+/// Number of racks in histories in which servers are in racks.
 const RACKS: usize = 2;
 
-/// Numbers of tablets of new tables; zero means as many as servers.
+/// Numbers of tablets for new tables; zero means as many as there are servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
 /// First ports: of the administrator, of coordinators and their elections, of servers' nodes and
-/// sessions, and of clients.
+/// their sessions, and of clients.
 const ADMIN: u16 = 2;
 const COORDINATORS: u16 = 10;
 const ELECTIONS: u16 = 20;
@@ -154,8 +156,8 @@ fn host_address(from: u16, index: usize) -> SocketAddr {
 }
 
 impl World {
-    /// Creates the world of a seed, with `operations` operations; for `None`, the seed decides how
-    /// many.
+    /// Creates the world of a seed, with `operations` operations; if that is `None`, the seed
+    /// decides how many.
     ///
     /// # Panics
     /// When the settings do not fit together.
@@ -247,7 +249,7 @@ impl World {
         }
     }
 
-    /// Counts what a server has done before its process ends.
+    /// Adds what a server has done to the summary, before its process ends.
     fn count(&mut self, index: usize) {
         let Some(node) = self.servers[index].node() else { return };
         let cleaner = node.service().master().log().stats().cleaner;
@@ -261,10 +263,10 @@ impl World {
         self.trace.borrow_mut().note(self.now, what);
     }
 
-    /// Runs to the end, and checks the responses.
+    /// Runs the history to its end, and checks the responses.
     ///
     /// # Errors
-    /// A message that says what is wrong.
+    /// Describes what is wrong.
     pub fn finish(mut self) -> Result<Summary, String> {
         self.recompute_wakes();
         while !self.iterate()? {
@@ -293,7 +295,7 @@ impl World {
         })
     }
 
-    /// Does what is due now; returns whether the history is at its end.
+    /// Does what is due now. Returns whether the history has ended.
     fn iterate(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         while self.phase == Phase::Work
@@ -360,7 +362,7 @@ impl World {
         }
     }
 
-    /// Advances time to what is due next.
+    /// Advances time to the next event.
     fn advance(&mut self) -> Result<(), String> {
         let Wakes { coordinators, servers, clients } = &self.wakes;
         let clients = clients.iter().filter(|_| !self.tables.is_empty());
@@ -384,7 +386,7 @@ impl World {
         Ok(())
     }
 
-    /// Records the state of everything in the trace.
+    /// Records the state of all parts in the trace.
     fn describe(&self) {
         if let Some(service) = self.leading() {
             let catalog = service.catalog();
@@ -411,8 +413,8 @@ impl World {
         }
     }
 
-    /// Returns the coordinator that leads; if several believe that they lead, the one with the
-    /// latest term.
+    /// Returns the coordinator that leads. If several believe that they lead, returns the one with
+    /// the latest term.
     fn leading(&self) -> Option<&Coordinator<Rows>> {
         self.coordinators
             .iter()
@@ -486,7 +488,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes the coordinator create the next table.
+    /// Lets the coordinator create the next table.
     fn make_tables(&mut self) {
         let Self { admin, created_tables, is_busy, now, .. } = self;
         if *is_busy {
@@ -501,7 +503,7 @@ impl World {
         let enlisted = self.servers.iter().all(|server| server.id() != 0);
         let wants = match self.phase {
             Phase::Begin => enlisted && self.created_tables < self.settings.work.tables,
-            // They replace those that were dropped.
+            // New tables take the place of dropped ones.
             Phase::Work => self.leading().is_some_and(|leading| {
                 leading.catalog().tables().count() < self.settings.work.tables
             }),
@@ -633,7 +635,7 @@ impl World {
         self.summary.disk_faults += 1;
     }
 
-    /// Selects a tablet by two indexes.
+    /// Returns a tablet, selected by the indexes of its table and of the tablet.
     fn pick(&self, (table, tablet): (usize, usize)) -> Option<(u32, Range)> {
         let tables: Vec<_> = self.leading()?.catalog().tables().collect();
         let table = tables.get(table % tables.len().max(1))?;
@@ -641,7 +643,7 @@ impl World {
         Some((table.id, range))
     }
 
-    /// Sends a request to the coordinator, unless another is under way.
+    /// Sends a request to the coordinator, unless another request is in progress.
     fn send_to_coordinator(&mut self, request: &Request<'_>) {
         if !self.is_busy {
             self.is_busy =
@@ -650,7 +652,7 @@ impl World {
         }
     }
 
-    /// Computes all wake times again, after something has happened to some.
+    /// Computes all wake times again, after some may have changed.
     fn recompute_wakes(&mut self) {
         self.wakes = Wakes {
             coordinators: self.coordinators.iter().map(SimCoordinator::wake).collect(),
@@ -676,7 +678,7 @@ impl World {
         }
     }
 
-    /// Enters the next phase when this one is over; returns whether that was the last.
+    /// Enters the next phase if the present one is over. Returns whether that one was the last.
     fn next_phase(&mut self) -> Result<bool, String> {
         let idle = self.clients.iter().all(Client::is_done);
         match self.phase {
@@ -765,8 +767,8 @@ impl World {
         Ok(false)
     }
 
-    /// Returns the servers that are lost for good together with one: all of its rack, if all logs
-    /// are in more racks than that, and enough servers are left.
+    /// Returns the servers that are lost for good together with `server`: its whole rack, if every
+    /// log has replicas in other racks and enough servers remain; otherwise only `server`.
     fn lost_together(&self, server: usize) -> Vec<usize> {
         let spread = self
             .servers
@@ -778,7 +780,7 @@ impl World {
         };
         let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
         let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
-        // A rack may have all replicas but one, and that one may be damaged.
+        // A rack may have all replicas of a segment but one, and that one may be damaged.
         let sound = self.summary.flips == 0;
         if spread && enough && sound { rack } else { vec![server] }
     }
@@ -815,7 +817,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether every tablet has a live server that knows of it.
+    /// Returns whether every tablet has a live server that knows its assignment.
     fn all_serve(&self) -> bool {
         let Some(leading) = self.leading() else { return false };
         let catalog = leading.catalog();

@@ -16,7 +16,7 @@ use sprat_net::Nanos;
 
 /// The largest number of one commit's writes in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
-/// Beside these: a sync, a step of growth, a file header.
+/// In addition: a sync, a step of growth, a file header.
 const _: () =
     assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 
@@ -113,8 +113,8 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Takes the incarnation of a segment that gets a frame; `None` when the file's header must be
-    /// written first. It is not taken before, so that successive users of a frame have ascending
-    /// incarnations.
+    /// written first. A segment takes its incarnation only then, so that successive users of a
+    /// frame have ascending incarnations.
     fn take_incarnation(&mut self) -> Option<u32> {
         match self.owner {
             Owner::Log => Some(self.incarnations.first()),
@@ -161,7 +161,8 @@ impl<D: Disk> Backup<D> {
     /// what is due. Makes no system call when there is nothing to do.
     ///
     /// # Errors
-    /// [`Failed`], now or earlier. Reads continue nevertheless.
+    /// [`Failed`] when a request to the disk fails or has failed before. Reads continue
+    /// nevertheless.
     pub fn poll(&mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
         while let Some(completion) = self.disk.poll() {
             let (kind, frame) = of_frame(completion.ticket);

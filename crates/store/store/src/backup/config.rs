@@ -1,4 +1,4 @@
-//! How a log is set up.
+//! How a log, or a file of replicas, is set up.
 
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::frame::FRAME_BYTES;
@@ -22,8 +22,8 @@ pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
 pub const SPARE_FRAMES: usize = 2;
 
-/// Spare frames of a node's own log: when the file cannot grow, the cleaner needs as many to free
-/// others, beside those that are freed and wait for a sync.
+/// Spare frames of a node's own log. When the file cannot grow, the cleaner needs this many to free
+/// others; some of them are freed frames that wait for a sync.
 pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
 
 /// Frames of a log on a full disk that are freed but may not be written again yet.
@@ -38,8 +38,8 @@ pub const MAX_OPEN: usize = 16;
 /// The largest number of replicas that can be appended to at once, of all masters together.
 pub const MAX_OPEN_REPLICAS: usize = 256;
 
-/// The largest number of replicas, beside the [`MAX_OPEN_REPLICAS`], that are sealed and still
-/// being written.
+/// The largest number of replicas, in addition to the [`MAX_OPEN_REPLICAS`], that are sealed and
+/// still being written.
 pub(super) const MAX_ENDING_REPLICAS: usize = 64;
 
 /// The largest number of threads that replay.
@@ -48,9 +48,9 @@ pub const MAX_REPLAY_THREADS: usize = 16;
 /// How to open a log, or a file of replicas.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Id of the cluster; a file of another one is refused.
+    /// Id of the cluster; a file of another cluster is refused.
     pub cluster: [u8; 16],
-    /// The server that owns the file; a file of another one is refused.
+    /// The server that owns the file; a file of another server is refused.
     pub server: u64,
     /// When an append is reported durable.
     pub durability: Durability,
@@ -68,8 +68,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// A log of `server` in `cluster`: synchronous, with full-size segments, at most `max_frames`
-    /// of them, replayed by two threads.
+    /// Returns the options for a log of `server` in `cluster`: synchronous, with full-size
+    /// segments, at most `max_frames` of them, replayed by two threads.
     #[must_use]
     pub fn new(cluster: [u8; 16], server: u64, max_frames: u32) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A replica that was read from disk, and is unframed as far as it is requested.
+//! A replica that was read from disk. Its log is taken out of the chunks as far as it is requested.
 
 use super::stored::{Damage, Stored};
 use super::walk::ChunkReader;
@@ -21,7 +21,7 @@ struct Extent {
 pub struct Contents {
     buffer: AlignedBuf,
     chunks: ChunkReader,
-    /// Bytes of log that must be there.
+    /// Bytes of log that the replica must have.
     len: usize,
     file: String,
     /// Offset in the file at which the frame begins, in bytes.

@@ -8,7 +8,7 @@ use sprat_wire::frame::{BadFileHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader};
 /// The file header that counts.
 pub(super) struct Current {
     pub(super) header: FileHeader,
-    /// Which copy it is.
+    /// Index of the copy that has this header.
     copy: usize,
     /// Whether the other copy is damaged or was never written.
     pub(super) alone: bool,
@@ -60,9 +60,9 @@ pub(super) fn read_headers(
     .into())
 }
 
-/// Returns the incarnation to write next. If one copy is damaged, it may have been the newer one,
-/// by `step` at most, so what it may have had is skipped; and the copy that is written first is
-/// never the only valid one.
+/// Returns the incarnation to write next. If one copy is damaged, that copy may have been the newer
+/// one, by `step` at most. Then the incarnations that it may have had are skipped, and the copy to
+/// be written first is the damaged one, never the only valid one.
 pub(super) fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;
     if !current.alone {

@@ -45,7 +45,7 @@ pub struct Failed {
     pub operation: DiskOperation,
     /// The file.
     pub file: String,
-    /// Offset in the file, bytes; zero where there is none.
+    /// Offset in the file, in bytes; zero where there is none.
     pub offset: u64,
     /// The system's error.
     pub source: Arc<io::Error>,

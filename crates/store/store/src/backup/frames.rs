@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FrameSlot {
     pub(super) frame: u32,
-    /// The incarnation of its chunks there.
+    /// The incarnation of the segment's chunks in this frame.
     pub(super) incarnation: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct FrameCount {
     pub live: u32,
     /// Frames that can take a segment, now or after the next sync.
     pub free: u32,
-    /// The most frames there may be; those neither live nor free do not exist yet.
+    /// The largest number of frames; those neither live nor free do not exist yet.
     pub max: u32,
 }
 

@@ -68,7 +68,7 @@ pub(super) struct DiskFull {
     pub(super) retry_at: Option<Nanos>,
 }
 
-/// Returns whether an error says that the disk is full, or our quota.
+/// Returns whether an error says that the disk is full, or the user's quota is used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

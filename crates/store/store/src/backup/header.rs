@@ -47,7 +47,7 @@ impl<D: Disk> Backup<D> {
         self.block_on(write)
     }
 
-    /// A durable write of the file header over its older copy.
+    /// Returns a durable write of the file header over its older copy.
     pub(super) fn header_write(&self) -> Op {
         let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
         buffer.copy_from_slice(&self.header.encode());

@@ -1,39 +1,40 @@
 //! Incarnations: numbers that distinguish the chunks of one use of a frame from those of all
 //! others.
 //!
-//! A log begins each segment once, so it has one incarnation for each time that it is opened. A
-//! master may give up a backup's replica and come back with the same segment, so here each replica
-//! has an incarnation of its own. Only which ones were taken must survive a crash: the file's
-//! header names one that is ahead, and is rewritten once in some thousand replicas.
+//! A log begins each segment once, so all its chunks written after one opening of the file have the
+//! same incarnation. In a file of replicas each replica has an incarnation of its own, because a
+//! master may give up a replica here and begin the same segment again. No incarnation may be taken
+//! again after a crash. So the file's header names one ahead of all those taken, and is
+//! rewritten only once in some thousand replicas.
 
-/// How far the file's header is ahead when it is written; odd, so that its two copies alternate. A
-/// start loses as many at most: 32 bits are enough for a million starts.
+/// How far the file's header is ahead when it is written; odd, so that its two copies alternate.
+/// Each start skips at most this many: 32 bits are enough for a million starts.
 pub(super) const AHEAD: u32 = 4095;
 
 /// The incarnations taken and still to be taken.
 pub(super) struct Incarnations {
-    /// The first of this process.
+    /// The first incarnation of this process.
     first: u32,
-    /// The next one.
+    /// The next incarnation to be taken.
     next: u32,
-    /// The highest that may be taken: the file's header allows it, durably.
+    /// The highest incarnation that may be taken: the file's header allows it, durably.
     limit: u32,
     /// The limit once the header that is being written is durable.
     raising: Option<u32>,
 }
 
 impl Incarnations {
-    /// Incarnations from `first` to `limit`.
+    /// Makes the incarnations from `first` to `limit`.
     pub(super) fn new(first: u32, limit: u32) -> Self {
         Self { first, next: first, limit, raising: None }
     }
 
-    /// Returns the first of this process.
+    /// Returns the first incarnation of this process.
     pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    /// Takes the next one, if the file's header allows it.
+    /// Takes the next incarnation, if the file's header allows it.
     pub(super) fn take(&mut self) -> Option<u32> {
         if self.next > self.limit {
             return None;
@@ -42,7 +43,7 @@ impl Incarnations {
         Some(self.next - 1)
     }
 
-    /// Returns the highest of all earlier processes.
+    /// Returns the highest incarnation of all earlier processes.
     pub(super) fn last_of_previous(&self) -> u32 {
         self.first - 1
     }

@@ -1,8 +1,9 @@
 //! The backup: keeps segments in a file on a local disk, and returns them after a restart.
 //!
-//! A file has one of two kinds of owner. A node's own *log*, described below: heads come in order,
-//! and the digest of the newest says which segments belong to the log. Or *replicas* of other
-//! masters' segments, on behalf of [`replicas`](crate::replicas): see [Replicas](#replicas).
+//! A file has one of two kinds of owner. It can hold a node's own *log*, described below: heads
+//! come in order, and the digest of the newest says which segments belong to the log. Or it can
+//! hold *replicas* of other masters' segments, on behalf of [`replicas`](crate::replicas): see
+//! [Replicas](#replicas).
 //!
 //! # How the master drives it
 //! A [`Backup`] is a state machine on the node's thread. It never blocks; its owner drives it:
@@ -24,33 +25,33 @@
 //!
 //! # The order on disk
 //! The writes of one commit are submitted together, one chunk for each segment, with one exception:
-//! the first chunk of a *head* is written only when everything taken before is durable (on the
-//! medium, also under [`Durability::Buffered`], at the price of one sync for each segment). So when
-//! a head is on disk, every segment that its digest lists is there, whole and sealed; only the
-//! newest head can be unfinished. A head must therefore be sealed, in what was appended, before the
-//! next one begins.
+//! the first chunk of a *head* is written only when everything taken before is durable on the
+//! medium. Under [`Durability::Buffered`] that costs one sync for each head. So when a head is on
+//! disk, every segment that its digest lists is there, whole and sealed; only the newest head can
+//! be unfinished. A head must therefore be sealed, in what was appended, before the next one
+//! begins.
 //!
-//! Frames of freed segments are reused at once, under `Buffered` after the next sync: until then a
-//! power failure could bring back the head that still lists them.
+//! Frames of freed segments are reused at once; under `Buffered` only after the next sync, since
+//! until then a power failure could bring back the head that still lists them.
 //!
 //! # When the disk fails
 //! A disk without room for a longer file stops only its growth (`growth`): the existing frames stay
-//! in use, and what is freed is reused. Any failed write or sync poisons the backup: it keeps the
-//! [`Failed`], every later call returns it, and nothing more is reported durable until the log is
-//! opened again. A failed sync is not repeated: it could succeed the next time although data was
-//! lost, since the kernel forgets which pages it could not write. Replay finds out what really is
-//! there.
+//! in use, and frames that are freed are reused. Any failed write or sync poisons the backup: it
+//! keeps the [`Failed`], every later call returns it, and nothing more is reported durable until
+//! the log is opened again. A failed sync is not repeated: it could succeed the next time although
+//! data was lost, since the kernel forgets which pages it could not write. Replay finds out what
+//! really is there.
 //!
 //! # What replay cannot distinguish
 //! See [`ReplayReport::cut`].
 //!
 //! # Replicas
-//! [`Backup::open_replicas`] opens a file of them. Their names are
+//! [`Backup::open_replicas`] opens a file of replicas. The replicas' names are
 //! [words](sprat_wire::op::ReplicaId::word), and up to [`MAX_OPEN_REPLICAS`] are open at once.
-//! There is no order between them on disk: their masters ensure what order is needed, and no digest
-//! is looked for at a start: everything that is there is reported. Therefore a replica that is
-//! freed is marked as free on disk before its frame is used again. A replica from before the last
-//! restart can be [read](Backup::read) and freed, but not appended to.
+//! Replicas have no order on disk: their masters ensure the order that is needed. A start looks for
+//! no digest: it reports every replica that is there. Therefore a replica that is freed is marked
+//! as free on disk before its frame is used again. A replica from before the last restart can be
+//! [read](Backup::read) and freed, but not appended to.
 
 mod commit;
 mod config;
@@ -110,12 +111,12 @@ pub struct Progress {
     pub segment: u64,
     /// Offset in the segment up to which its bytes are written.
     pub up_to: u32,
-    /// Bytes that its chunks take of its frame so far.
+    /// Bytes that the segment's chunks take of its frame so far.
     pub framed: u32,
-    /// The incarnation of its chunks, by which they differ from those of an earlier use of the
-    /// frame.
+    /// The incarnation of the segment's chunks, by which they differ from chunks of an earlier use
+    /// of the frame.
     pub incarnation: u32,
-    /// Whether its end is written too.
+    /// Whether the segment's seal is written too.
     pub sealed: bool,
 }
 
@@ -154,7 +155,7 @@ pub struct Backup<D: Disk> {
     syncing: bool,
     /// When the last sync began.
     synced_at: Nanos,
-    /// The newest head, and its bytes of log.
+    /// The newest head, and the number of its bytes of log.
     newest: Option<(u64, u32)>,
     /// Frames that are being marked as free.
     retiring: Retiring,
@@ -326,7 +327,7 @@ impl<D: Disk> Backup<D> {
         self.frames.count(max_frames, waiting)
     }
 
-    /// Returns whether the disk had no room when the file was last to grow, or for an operation
+    /// Returns whether the disk had no room when the file last had to grow, or for an operation
     /// that has failed. A file that cannot grow continues with the frames that it has, and grows
     /// when there is space again.
     #[must_use]
@@ -343,7 +344,7 @@ impl<D: Disk> Backup<D> {
         Some((self.frames.total as usize).saturating_sub(config::SETTLING_FRAMES))
     }
 
-    /// Offset in the file at which a segment's frame begins, if it has one.
+    /// Returns the offset in the file at which a segment's frame begins, if it has one.
     #[must_use]
     pub fn offset(&self, segment: u64) -> Option<u64> {
         self.frames.of(segment).map(|slot| self.header.frame_offset(slot.frame))
@@ -367,7 +368,7 @@ impl<D: Disk> Backup<D> {
         again.map_or(sync, |again| again.min(sync))
     }
 
-    /// A descriptor that becomes readable when the disk may have completed something.
+    /// Returns a descriptor that becomes readable when the disk may have completed something.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.disk.poll_fd()

@@ -25,7 +25,7 @@ use std::time::Instant;
 
 impl<D: Disk> Backup<D> {
     /// Opens the log on `disk`: creates it when the file is empty, otherwise replays it. Segments
-    /// are passed to `sink` newest first, in buffers that are reused when it returns; `hash` is
+    /// are passed to `sink` newest first, in buffers that are reused when `sink` returns; `hash` is
     /// called for the table and key of every object and tombstone, on the replaying threads. `sink`
     /// may stop the replay, which leaves the file unchanged.
     ///
@@ -34,13 +34,14 @@ impl<D: Disk> Backup<D> {
     /// the first append: the next restart finds the same log, and what was cut cannot come back.
     /// New segments take ids above [`ReplayReport::highest_segment`]. Blocks.
     ///
-    /// If the log is intact but the disk too full for spare frames, it opens with
-    /// [`failure`](Self::failure) set: it can be read but not written.
+    /// If the log is intact but spare frames cannot be added, it opens all the same, and can be
+    /// read. On a full disk [`disk_is_full`](Self::disk_is_full) returns true then; after any other
+    /// error [`failure`](Self::failure) is set, and the log cannot be written.
     ///
     /// # Errors
     /// [`OpenError`] when the file is damaged, cut short, of a newer format, or of another cluster
     /// or server; when it lacks a segment of the log, or has segments of another size; when it
-    /// cannot be read; or when `sink` stops the replay.
+    /// cannot be read or written; or when `sink` stops the replay.
     ///
     /// # Panics
     /// When `options` are out of range.
@@ -88,8 +89,8 @@ impl<D: Disk> Backup<D> {
         if let Some(unsealed) = unsealed {
             backup.seal(&unsealed)?;
         }
-        // A disk without room to grow can still be read: the failure is kept, and the first append
-        // returns it.
+        // A disk without room to grow can still be read. After another error the failure is kept,
+        // and the first append returns it.
         let _ = backup.grow_initially();
         Ok((backup, report))
     }
@@ -99,10 +100,11 @@ impl<D: Disk> Backup<D> {
     /// Before the first append, frames that hold nothing that counts are marked as free, and what
     /// was read is made durable. Blocks.
     ///
-    /// If the disk is too full for spare frames, it opens as [`open`](Self::open) does.
+    /// If spare frames cannot be added, the file opens as with [`open`](Self::open).
     ///
     /// # Errors
-    /// [`OpenError`], but neither `Missing` nor `Stopped`; `Corrupt` only for the file's header.
+    /// [`OpenError`] as for [`open`](Self::open), except that `Missing` and `Stopped` do not occur,
+    /// and `Corrupt` concerns only the file's header.
     ///
     /// # Panics
     /// When `options` are out of range.
@@ -208,9 +210,9 @@ impl<D: Disk> Backup<D> {
 
     /// Prepares an existing file that was read for writing.
     fn prepare_existing(&mut self, current: &Current) -> Result<(), OpenError> {
-        // What was read may have come from the kernel's cache: nothing that builds on it is written
-        // before it is on the medium. That includes the header, which counts the frames, and above
-        // all a log's seal, which is durable by itself and vouches for all of the log.
+        // The bytes that were read may be in the kernel's cache only. Sync them before anything is
+        // written that depends on them: the header, which counts the frames, and above all a log's
+        // seal, which is durable at once and states that all of the log is valid.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;

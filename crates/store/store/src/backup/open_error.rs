@@ -21,7 +21,7 @@ pub enum OpenError {
         file: String,
         /// The segment.
         segment: u64,
-        /// The head that lists it.
+        /// The head that lists the segment.
         head: u64,
     },
     /// The file was written by a newer program.
@@ -32,7 +32,7 @@ pub enum OpenError {
     Newer {
         /// The file.
         file: String,
-        /// Its format version.
+        /// The file's format version.
         version: u32,
     },
     /// The file belongs to another cluster or server, or has segments of another size.
@@ -62,7 +62,7 @@ pub enum OpenError {
     Read {
         /// The file.
         file: String,
-        /// Offset in the file, bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// The system's error.
         source: io::Error,

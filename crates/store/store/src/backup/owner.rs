@@ -23,7 +23,7 @@ impl Owner {
         }
     }
 
-    /// Frames kept ready ahead of need.
+    /// Returns the number of frames kept ready ahead of need.
     pub(super) fn spare_frames(self) -> usize {
         match self {
             Self::Log => SPARE_FRAMES_OF_LOG,

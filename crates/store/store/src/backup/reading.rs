@@ -17,9 +17,9 @@ pub const MAX_READS: usize = 8;
 pub struct FrameRead {
     /// The replica's word.
     pub segment: u64,
-    /// Its incarnation.
+    /// The replica's incarnation.
     pub incarnation: u32,
-    /// Its contents, not yet checked, or the system's error.
+    /// The replica's contents, not yet checked, or the system's error.
     pub result: io::Result<Contents>,
 }
 
@@ -53,10 +53,11 @@ impl Reading {
 impl<D: Disk> Backup<D> {
     /// Begins to read a replica that is no longer being written. The result comes from
     /// [`take_read`](Self::take_read). Returns false when [`MAX_READS`] replicas are being read, or
-    /// this one is.
+    /// this one is being read already.
     ///
     /// # Panics
-    /// When it has no frame or is being written, or the file is a log: faults of the owner.
+    /// When the replica has no frame or is being written, or the file is a log: faults of the
+    /// owner.
     pub fn read(&mut self, stored: &Stored) -> bool {
         let frame = self.frames.of(stored.replica.word()).expect("the replica has a frame").frame;
         // After a failure the disk never completes its writes.

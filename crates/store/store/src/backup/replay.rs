@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// Segments read ahead of the one being delivered, beside one for each thread.
+/// Segments read ahead of the one being delivered, in addition to one for each thread.
 const READ_AHEAD: usize = 2;
 
 /// The end of the newest head, when it was not sealed: opening seals it there before anything else
@@ -72,8 +72,8 @@ impl<R: ReadAt> FrameReader<R> {
                 let (done, empties, next) = (done.clone(), &empties, &next);
                 scope.spawn(move || {
                     let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
-                    // A thread takes a buffer first and a number second: so the one with the lowest
-                    // number never waits for a buffer.
+                    // A thread takes a buffer first and a number second: so the thread with the
+                    // lowest number never waits for a buffer.
                     while let Some(loaded) = take(empties) {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(found) = live.get(index) else { return };

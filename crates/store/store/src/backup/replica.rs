@@ -8,7 +8,7 @@ use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, extend_crc}
 /// begin between a call of [`Replica::room`] and the append.
 const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
 
-/// Size of a new buffer, bytes.
+/// Size of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Buffers kept for the next commits.
@@ -56,19 +56,20 @@ struct Staged {
 /// A segment that is open on disk.
 pub(super) struct Replica {
     pub(super) segment: u64,
-    /// The incarnation of its chunks, by which they differ from those of an earlier use of the
-    /// frame.
+    /// The incarnation of the segment's chunks, by which they differ from chunks of an earlier use
+    /// of the frame.
     pub(super) incarnation: u32,
     /// Whether the segment is a head of this node's own log. False for survivors, and for other
     /// masters' segments.
     pub(super) head: bool,
-    /// Whether its chunks are marked as those of a head, of this node's log or another master's.
+    /// Whether the segment's chunks are marked as those of a head, of this node's log or another
+    /// master's.
     pub(super) marked_head: bool,
-    /// Its frame, once its first chunk is being written.
+    /// The segment's frame, once the first chunk is being written.
     pub(super) frame: Option<u32>,
     /// Bytes of log taken.
     pub(super) log_end: u32,
-    /// Whether the owner has sealed it.
+    /// Whether the owner has sealed the segment.
     pub(super) sealed: bool,
     /// Bytes of log that survive a power failure.
     pub(super) durable: u32,
@@ -96,7 +97,7 @@ pub(super) struct Outgoing {
 }
 
 impl Replica {
-    /// A segment that begins, with the incarnation that it will most likely have.
+    /// Begins a segment, with the incarnation that it will most likely have.
     pub(super) fn new(segment: u64, incarnation: u32, head: bool, marked_head: bool) -> Self {
         Self {
             segment,

@@ -8,11 +8,11 @@ use thiserror::Error;
 /// A segment as it was before the restart.
 #[derive(Debug)]
 pub struct ReplayedSegment {
-    /// Its id.
+    /// The segment's id.
     pub id: u64,
-    /// The contents of its first entry.
+    /// The contents of the segment's header entry.
     pub header: SegmentHeader,
-    /// Its log, from the header entry on; every entry in it is checked.
+    /// The segment's log, from the header entry on; every entry in it is checked.
     pub bytes: Vec<u8>,
     /// The position of each object and tombstone in `bytes`, and the hash of its table and key. The
     /// header entry is not among them.
@@ -24,13 +24,13 @@ pub struct ReplayedSegment {
 pub struct Cut {
     /// The segment; `None` when not even its number can be read.
     pub segment: Option<u64>,
-    /// Offset of the cut in the file, bytes.
+    /// Offset of the cut in the file, in bytes.
     pub offset: u64,
     /// The length of the segment's log now, in bytes.
     pub log_end: u32,
     /// Bytes of log cut off, as far as the remains show.
     pub bytes: u64,
-    /// A description of what was found there.
+    /// A description of what was found at the cut.
     pub found: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Garbage {
     pub frame: u32,
     /// The offset in the file at which the frame begins, in bytes.
     pub offset: u64,
-    /// The segment that it held; `None` when its beginning cannot be read.
+    /// The segment that the frame held; `None` when the beginning of the frame cannot be read.
     pub segment: Option<u64>,
 }
 
@@ -50,18 +50,18 @@ pub struct Garbage {
 pub struct ReplayReport {
     /// Segments delivered.
     pub segments: u64,
-    /// Objects and tombstones in them.
+    /// Objects and tombstones in these segments.
     pub entries: u64,
-    /// Bytes of log in them.
+    /// Bytes of log in these segments.
     pub bytes: u64,
     /// The end that was cut off the newest head, or a head that never began.
     ///
     /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
     /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
-    /// power failure and never acknowledged, and one that was acknowledged and *then* damaged on
-    /// the medium, leave the same trace; so damage to exactly the last commit before a crash is cut
-    /// and reported here rather than refused. After a close in order there is no such doubt, and it
-    /// is refused.
+    /// power failure and never acknowledged leaves the same trace as one that was acknowledged and
+    /// *then* damaged on the medium. So damage to exactly the last commit before a crash is cut and
+    /// reported here rather than refused. After a close in order there is no such doubt, and the
+    /// damage is refused.
     pub cut: Option<Cut>,
     /// Frames with segments that no longer count: freed before, or never listed.
     pub garbage: Vec<Garbage>,
@@ -88,12 +88,12 @@ pub struct ReplayReport {
 pub struct Corruption {
     /// The file.
     pub file: String,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The segment there.
+    /// The segment at this offset.
     pub segment: Option<u64>,
-    /// A description of what should be there.
+    /// A description of what the file should have at this offset.
     pub expected: String,
-    /// A description of what is there.
+    /// A description of what the file has at this offset.
     pub found: String,
 }

@@ -32,7 +32,7 @@ pub struct Stored {
     pub framed: u32,
     /// Whether the master has sealed the replica.
     pub sealed: bool,
-    /// Whether its master may have an acknowledgement for more than is here.
+    /// Whether the master may have an acknowledgement for more bytes than the replica has.
     pub unsure: bool,
 }
 
@@ -46,13 +46,13 @@ pub struct Stored {
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The replica there, as far as the remains show.
     pub replica: Option<ReplicaId>,
-    /// A description of what should be there.
+    /// A description of what the file should have at this offset.
     pub expected: String,
-    /// A description of what is there.
+    /// A description of what the file has at this offset.
     pub found: String,
 }
 
@@ -61,11 +61,11 @@ pub struct Damage {
 pub struct Torn {
     /// The replica; `None` when not even its name can be read.
     pub replica: Option<ReplicaId>,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The length of the replica's log now, in bytes; zero if the log never began.
     pub len: u32,
-    /// A description of what was found there.
+    /// A description of what was found at this offset.
     pub found: String,
 }
 

@@ -171,7 +171,7 @@ impl<R: ReadAt> FrameReader<R> {
             let chunks = self.chunk_reader(found);
             let walked = chunks.walk(buffer, &mut log);
             if log.is_empty() {
-                // Its first commit was torn, or was damaged later.
+                // The head's first commit was torn, or was damaged later.
                 let bad = match walked.end {
                     End::Torn(bad) => bad.to_string(),
                     End::Open | End::Sealed => "a head without a beginning".to_owned(),

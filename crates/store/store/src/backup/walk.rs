@@ -10,7 +10,7 @@ use sprat_wire::frame::{
 pub(super) enum End {
     /// With a seal, or with a cut that an earlier start made.
     Sealed,
-    /// With nothing behind it that belongs to the segment.
+    /// Without a seal; no later chunk in the frame belongs to the segment.
     Open,
     /// With something that is not a valid chunk.
     Torn(BadChunk),
@@ -108,8 +108,8 @@ impl ChunkReader {
     }
 
     /// Returns whether the invalid bytes at `position` can be the remains of one of this segment's
-    /// chunks. What an earlier segment left at the edge of a block cannot; within a block there are
-    /// zeroes behind the last chunk, unless a write was begun.
+    /// chunks. What an earlier segment left at the edge of a block cannot be. Within a block there
+    /// are zeroes behind the last chunk, unless a write was begun.
     fn is_remnant(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
@@ -122,8 +122,9 @@ impl ChunkReader {
     }
 
     /// Looks behind `position` for a chunk header which says that more than `log_end` bytes of log
-    /// were durable: then the bytes at `position` were valid once, and are damaged. Returns the
-    /// header's position, and how many bytes it vouches for.
+    /// were durable. If there is one, the bytes at `position` were valid once, and are damaged now.
+    /// Returns the header's position, and the number of bytes that were durable when the header was
+    /// written.
     pub(super) fn witness(
         &self,
         frame: &[u8],

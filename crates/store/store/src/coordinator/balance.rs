@@ -3,7 +3,7 @@
 //!
 //! Memory comes first, because a server without memory takes no writes; then requests; then the
 //! number of tablets. A move must improve its objective by a minimum, and must not worsen an
-//! objective that comes before it: so after a finite number of moves no more follow.
+//! objective that comes before it. So a finite number of moves evens out constant loads.
 
 use sprat_wire::tablet::{Range, Tablet};
 
@@ -15,8 +15,8 @@ pub const UNEVEN_FILL: u64 = 100;
 /// difference that remains may exceed [`UNEVEN_FILL`] by this much.
 pub const LEAST_FILL: u64 = 10;
 
-/// How many more requests a second a server may get than another before a tablet moves, on top of
-/// half the average.
+/// How many more requests a second a server may get than another before a tablet moves, in addition
+/// to half the average of all servers.
 pub const UNEVEN_REQUESTS: u64 = 2000;
 
 /// A move for requests must relieve the busiest server of one request in this many.
@@ -27,12 +27,12 @@ const LEAST_REQUESTS: u64 = 10;
 pub struct TabletLoad {
     /// The tablet.
     pub tablet: Tablet,
-    /// Bytes of its objects.
+    /// Bytes of the tablet's objects.
     pub bytes: u64,
     /// Requests a second.
     pub requests: u64,
-    /// The part of `requests` that goes to the second half of its key positions. It shows whether
-    /// dividing the tablet helps: all requests for one hot key go to one half.
+    /// The part of `requests` that goes to the second half of the tablet's key positions. It shows
+    /// whether dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
     /// Whether the tablet may be divided.
     pub divides: bool,
@@ -41,15 +41,15 @@ pub struct TabletLoad {
 /// A live server and its load.
 #[derive(Clone, Debug)]
 pub struct ServerLoad {
-    /// Its id.
+    /// The server's id.
     pub server: u32,
-    /// Bytes of objects that its log can hold; zero if that is not known.
+    /// Bytes of objects that the server's log can hold; zero if that is not known.
     pub capacity: u64,
-    /// Whether a tablet may move from it.
+    /// Whether a tablet may move from the server.
     pub gives: bool,
-    /// Whether a tablet may move to it.
+    /// Whether a tablet may move to the server.
     pub takes: bool,
-    /// The tablets that it serves.
+    /// The tablets that the server serves.
     pub tablets: Vec<TabletLoad>,
 }
 
@@ -109,7 +109,7 @@ impl ServerLoad {
         self.share(self.bytes())
     }
 
-    /// Requests a second.
+    /// Returns the server's requests a second.
     pub fn requests(&self) -> u64 {
         self.tablets.iter().map(|load| load.requests).sum()
     }
@@ -151,7 +151,7 @@ pub enum Objective {
 pub struct PlannedMove {
     /// The tablet, or the second half of one, to move.
     pub tablet: Tablet,
-    /// The server that takes it.
+    /// The server that takes the tablet.
     pub to: u32,
     /// What the move evens out.
     pub objective: Objective,

@@ -55,12 +55,13 @@ impl From<MetadataError> for Refusal {
     }
 }
 
-/// The tables, tablets, servers and moves of a cluster: in memory, and the same in its
-/// [`Metadata`].
+/// The tables, tablets, servers and moves of a cluster: in memory, and with the same contents in
+/// its [`Metadata`].
 ///
-/// A method that changes it first writes the changed rows, together with the row of counters, and
-/// changes memory when that has succeeded; a [`Refusal`] leaves both as they were. Each change
-/// raises the [`version`](Self::version), by which servers know whether they are up to date.
+/// A method that changes the catalog first writes the changed rows, together with the row of
+/// counters. It changes memory only when that has succeeded; a [`Refusal`] leaves memory and
+/// metadata as they were. Each change raises the [`version`](Self::version), by which servers know
+/// whether they are up to date.
 ///
 /// After [`Refusal::Lost`] memory and metadata may differ: [`lost`](Self::lost) then says why, and
 /// the coordinator must drop the catalog and open it again in a new term. A coordinator that does
@@ -68,11 +69,11 @@ impl From<MetadataError> for Refusal {
 pub struct Catalog<M> {
     /// `None` if the catalog is [absent](Catalog::absent).
     metadata: Option<M>,
-    /// Why it must be read again before it is used.
+    /// Why the catalog must be read again before it is used, if it must.
     lost: Option<String>,
     pub(super) tables: BTreeMap<String, TableEntry>,
     pub(super) servers: BTreeMap<u32, ServerEntry>,
-    /// By id.
+    /// The moves under way, by id.
     pub(super) moves: BTreeMap<u64, MoveOrder>,
     next_table: u32,
     next_server: u32,
@@ -80,7 +81,8 @@ pub struct Catalog<M> {
     incarnation: u64,
     cluster: u64,
     checksums: Checksums,
-    /// The metadata are from before rows had checksums; the next change seals all of them.
+    /// Whether the metadata are from before rows had checksums; then the next change seals all
+    /// rows.
     is_unsealed: bool,
 }
 
@@ -96,7 +98,8 @@ impl<M: Metadata> Catalog<M> {
     /// with id `new_cluster`.
     ///
     /// # Errors
-    /// When the metadata cannot be read, or holds what this version does not understand.
+    /// When the metadata cannot be read or written, or hold rows that this version does not
+    /// understand.
     pub fn open(metadata: M, new_cluster: u64) -> Result<Self, String> {
         let mut catalog = Self::read(metadata, new_cluster)?;
         catalog.commit(Vec::new(), (0, 0)).map_err(|refusal| format!("{refusal:?}"))?;
@@ -104,12 +107,14 @@ impl<M: Metadata> Catalog<M> {
         Ok(catalog)
     }
 
-    /// Reads the catalog of a coordinator that has no others beside it. Unlike [`open`](Self::open)
-    /// it writes nothing if there is a cluster already, so that a coordinator can start on a full
-    /// disk. `life` is a random number, from which the [`incarnation`](Self::incarnation) is taken.
+    /// Reads the catalog of a coordinator that is the only one of its cluster. Unlike
+    /// [`open`](Self::open) it writes nothing if there is a cluster already, so that a coordinator
+    /// can start on a full disk. `life` is a random number, from which the
+    /// [`incarnation`](Self::incarnation) is taken.
     ///
     /// # Errors
-    /// When the metadata cannot be read, or holds what this version does not understand.
+    /// When the metadata cannot be read or written, or hold rows that this version does not
+    /// understand.
     pub fn open_standalone(metadata: M, new_cluster: u64, life: u64) -> Result<Self, String> {
         let mut catalog = Self::read(metadata, new_cluster)?;
         catalog.incarnation = life & MAX_INCARNATION;
@@ -144,7 +149,8 @@ impl<M: Metadata> Catalog<M> {
         (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
         self.is_unsealed = counters.total.is_none();
         for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
-            // Sealing many rows for the first time may have been interrupted: both kinds occur.
+            // Sealing many rows for the first time may have been interrupted: then some rows are
+            // sealed and others are not.
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
                 row => row.ok_or_else(|| {
@@ -163,8 +169,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Seals all rows of metadata from before rows had checksums, except the counters: those are
-    /// sealed last, with the change that comes after, and show that all are.
+    /// Seals all rows of metadata from before rows had checksums, except the counters' row. That
+    /// row is sealed last, with the next change, and shows that all rows are sealed.
     fn seal_rows(&mut self) -> Result<(), Refusal> {
         let rows = self.rows();
         let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
@@ -202,7 +208,7 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// Names its metadata in messages: see [`Metadata::place`].
+    /// Names the catalog's metadata in messages: see [`Metadata::place`].
     pub(super) fn place(&self) -> String {
         self.metadata.as_ref().map_or_else(String::new, M::place)
     }
@@ -213,7 +219,8 @@ impl<M: Metadata> Catalog<M> {
         self.metadata.is_some()
     }
 
-    /// Why it must be read again before it is used, if it must: see [`Refusal::Lost`].
+    /// Returns why the catalog must be read again before it is used, if it must: see
+    /// [`Refusal::Lost`].
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
@@ -243,7 +250,7 @@ impl<M: Metadata> Catalog<M> {
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
-    /// Every row except the counters', not sealed.
+    /// Returns every row except the counters', not sealed.
     fn rows(&self) -> Vec<Change> {
         let tables = self.tables.iter().map(|(name, parts)| table_row(name, parts));
         let servers = self.servers.iter().map(|(&id, entry)| server_row(id, entry));
@@ -316,8 +323,9 @@ impl<M: Metadata> Catalog<M> {
         Some(())
     }
 
-    /// A number that no other coordinator of this cluster, before or after, has: the version that
-    /// [`open`](Self::open) began, or the random one of [`open_standalone`](Self::open_standalone).
+    /// Returns a number that no other coordinator of this cluster has, earlier or later: the
+    /// version that [`open`](Self::open) began, or the random one of
+    /// [`open_standalone`](Self::open_standalone).
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -402,9 +410,10 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Creates a table, or finds it if there is one of that name. `tablets` is the number of its
-    /// tablets; zero means one for each candidate. Each tablet goes to the server among
-    /// `candidates` that has the fewest. A server whose log is on its own disk only serves whole
-    /// tables, and is used only if no candidate replicates its log.
+    /// tablets; zero means one for each candidate. Each tablet goes to the candidate that has the
+    /// fewest tablets. Candidates that are being drained are used only if there are no others. A
+    /// server whose log is on its own disk only serves whole tables, and is used only if no
+    /// candidate replicates its log.
     ///
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
@@ -566,8 +575,8 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Gives tablets of the dead server `gone`, or parts of them, to the server `by` that has
-    /// recovered them. Entries of its log count for them from segment `since` on. A dead server
-    /// that has no tablets left is removed.
+    /// recovered them. Entries in the log of `by` count for these tablets from segment `since` on.
+    /// A dead server that has no tablets left is removed.
     ///
     /// More changes than the metadata accept at once are made in portions. If that is interrupted,
     /// the tablets that are left still belong to the dead server, and are recovered again.
@@ -646,8 +655,9 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Writes changes of rows, and the counters with them: `taken` is how many ids of tables and of
-    /// servers they use up. The caller changes the tables and servers in memory if this succeeds.
+    /// Writes changes of rows, and the counters with them. `taken` is the number of ids of tables
+    /// and of servers that the changes use up. If this succeeds, the caller changes the tables and
+    /// servers in memory.
     pub(super) fn commit(
         &mut self,
         changes: Vec<Change>,

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Interval at which the leader reads the register to confirm that it still leads.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How long a leader may act as such after it sent a read that confirmed its term. It covers an
-/// election within etcd, or a restart of etcd.
+/// How long a leader may act as such after it sent a read that confirmed its term: longer than an
+/// election within etcd, or a restart of etcd, takes.
 pub const LEADER_LEASE: Duration = Duration::from_secs(3);
 
 /// Interval at which followers ping the leader.
@@ -37,12 +37,12 @@ const AWAY: Duration = Duration::from_millis(50);
 /// Delay before another attempt after the register could not be read or written.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Changes of leader within [`CALM`] beyond which each further one doubles the silence that a
-/// follower tolerates.
+/// The number of changes of leader within [`CALM`] after which each further change doubles the
+/// silence that a follower tolerates.
 const CHANGES: usize = 2;
 const CALM: Duration = Duration::from_secs(10);
 
-/// The largest number of times that this silence is doubled: it is at most `SILENCE <<
+/// The largest number of times that the tolerated silence is doubled: it is at most `SILENCE <<
 /// MAX_DOUBLINGS`.
 const MAX_DOUBLINGS: usize = 5;
 
@@ -111,7 +111,7 @@ pub enum ElectionAction {
 pub struct PingReply {
     /// Whether the coordinator leads, as far as it knows.
     pub leads: bool,
-    /// Its term; zero if it does not lead.
+    /// The coordinator's term; zero if the coordinator does not lead.
     pub term: u64,
 }
 
@@ -154,8 +154,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// A coordinator that others reach at `locator`. `life` is a random number by which it
-    /// recognizes its own record in the register.
+    /// Makes the state of a coordinator that others reach at `locator`. `life` is a random number
+    /// by which the coordinator recognizes its own record in the register.
     #[must_use]
     pub fn new(life: u64, locator: String) -> Self {
         Self {
@@ -184,7 +184,8 @@ impl Election {
         }
     }
 
-    /// Until when it may act as leader, by its own clock. Zero if it does not lead.
+    /// Returns the time until which this coordinator may act as leader, by its own clock; zero if
+    /// it does not lead.
     #[must_use]
     pub fn valid_until(&self) -> Nanos {
         match self.state {
@@ -193,7 +194,7 @@ impl Election {
         }
     }
 
-    /// Returns the coordinator that it follows, if it follows one.
+    /// Returns the coordinator that this one follows, if it follows one.
     #[must_use]
     pub fn leader(&self) -> Option<&LeaderRecord> {
         match &self.state {
@@ -270,8 +271,9 @@ impl Election {
                 *confirmed = sent
             }
             (None, _) => self.state = State::Claiming { over: 0 },
-            // This coordinator wrote it, in a claim whose outcome it did not learn or before it
-            // resigned; or its process wrote it before a restart. No other coordinator leads.
+            // This coordinator wrote the record, in a claim whose outcome it did not get or before
+            // it resigned; or its process wrote the record before a restart. No other coordinator
+            // leads.
             (Some(leader), _) if leader.life == self.life || leader.locator == self.locator => {
                 self.note_term(now, leader.term);
                 self.state = State::Claiming { over: leader.term };
@@ -311,8 +313,8 @@ impl Election {
         match reply {
             Some(PingReply { leads: true, term }) if term == leader.term => *heard = now,
             Some(PingReply { leads: true, .. }) => self.state = State::Looking,
-            // A new leader is still reading the metadata. After SETTLE its lease has run out
-            // because it cannot reach etcd, which another coordinator perhaps can.
+            // Within SETTLE the new leader may still be reading the metadata. Later its lease has
+            // run out because it cannot reach etcd, which another coordinator perhaps can.
             Some(PingReply { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
             Some(PingReply { leads: false, .. }) | None => {}
         }

@@ -26,7 +26,7 @@ pub(super) struct TabletEntry {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct TableEntry {
     pub(super) id: u32,
-    /// Its tablets in ascending order. The first begins at zero.
+    /// The table's tablets in ascending order. The first begins at zero.
     pub(super) parts: Vec<TabletEntry>,
 }
 
@@ -65,18 +65,19 @@ impl TableEntry {
 /// A server as the catalog holds it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ServerEntry {
-    /// Its locator, for clients and other servers.
+    /// The server's locator, for clients and other servers.
     pub locator: String,
-    /// Its rack; empty if none was given.
+    /// The server's rack; empty if none was given.
     pub rack: String,
-    /// Number of replicas of its log on other servers. Zero: its log is on its own disk only, and
-    /// no other server can recover it.
+    /// Number of replicas of the server's log on other servers. Zero: the log is on the server's
+    /// own disk only, and no other server can recover it.
     pub copies: u8,
-    /// Open heads of its log below this segment are void: recovery must not use them. Zero if it
-    /// never began a log.
+    /// Open heads of the server's log below this segment are void: recovery must not use them. Zero
+    /// if the server never began a log.
     pub min_open: u64,
-    /// It was declared dead, and other servers recover its tablets.
+    /// Whether the server was declared dead, so that other servers recover its tablets.
     pub dead: bool,
-    /// It is being drained: its tablets move to other servers, and it gets no new ones.
+    /// Whether the server is being drained: its tablets move to other servers, and it gets no new
+    /// ones.
     pub draining: bool,
 }

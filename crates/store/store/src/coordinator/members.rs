@@ -2,8 +2,9 @@
 //! of dead ones.
 //!
 //! A server whose log is kept by others holds a lease: it may serve its tables for [`LEASE`] from
-//! when it sent its poll, by its own clock. The coordinator declares it dead when that time has
-//! passed since it replied, by the coordinator's clock. The clocks may run apart by [`DRIFT`].
+//! when it sent its poll, by its own clock. The coordinator declares the server dead when [`LEASE`]
+//! has passed since the coordinator replied, by the coordinator's clock. The clocks may run apart
+//! by [`DRIFT`].
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
@@ -32,8 +33,8 @@ pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may be silent and still be given tablets.
 pub const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A coordinator that finds a lease expired for longer than this was suspended when it expired, and
-/// may have missed polls: it gives the server time for another.
+/// If the coordinator finds that a lease expired longer ago than this, the coordinator was
+/// suspended meanwhile and may have missed polls: it gives the server time for another.
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
 /// How long a new leader waits for the polls of live servers before it distributes recovery tasks
@@ -59,8 +60,8 @@ const MOVE_RETRY: Duration = Duration::from_secs(30);
 /// The largest number of parts into which a tablet is divided for its recovery.
 const MAX_PARTS: usize = 64;
 
-/// Recovery makes no smaller parts: tablets are never merged again, so repeated deaths would
-/// otherwise divide a table without end.
+/// The fewest positions in a part that recovery makes: tablets are never merged again, so repeated
+/// deaths would otherwise divide a table without end.
 const LEAST_PART: u64 = 1 << 55;
 
 /// Contact with a server since this coordinator began to lead.
@@ -154,7 +155,8 @@ impl Membership {
         let leased = catalog.server(server).is_some_and(|entry| entry.copies > 0 && !entry.dead);
         match self.contacts.get_mut(&server) {
             Some(contact) => (contact.at, contact.applied) = (now, applied),
-            // It got its lease from the previous leader, or before this coordinator's restart.
+            // The server got its lease from the previous leader, or before this coordinator's
+            // restart.
             None if leased => {
                 self.contacts.insert(
                     server,
@@ -178,8 +180,9 @@ impl Membership {
         self.contacts.get(&server).is_some_and(|contact| contact.applied >= version)
     }
 
-    /// Returns whether a server is known to serve a tablet that the catalog assigns to it: not if
-    /// it is dead, has applied no version yet, or not the one in which it got the tablet.
+    /// Returns whether a server is known to serve a tablet that the catalog assigns to it. That is
+    /// false if the server is dead, has applied no version yet, or has not applied the one in which
+    /// it got the tablet. A server whose log has no replicas always counts as serving.
     pub(super) fn serves<M: Metadata>(
         &self,
         server: u32,
@@ -202,12 +205,12 @@ impl Membership {
         }
     }
 
-    /// Time since the last poll of a server.
+    /// Returns the time since the last poll of a server.
     pub(super) fn silence(&self, now: Nanos, server: u32) -> Option<Duration> {
         self.contacts.get(&server).map(|contact| now.since(contact.at))
     }
 
-    /// Servers that may be given tablets.
+    /// Returns the servers that may be given tablets.
     pub(super) fn alive<M: Metadata>(&self, now: Nanos, catalog: &Catalog<M>) -> Vec<u32> {
         let alive = |(&id, contact): (&u32, &Contact)| {
             let entry = catalog.server(id).filter(|entry| !entry.dead)?;
@@ -428,11 +431,12 @@ impl Membership {
         }
     }
 
-    /// Ends the recovery task or move `order` of the server `by`, or notes the `failure` that it
-    /// reports if that is not empty.
+    /// Handles the report of the server `by` on its recovery task or move `order`. If `failure` is
+    /// empty, the tablets are handed over and the task or move ends. Otherwise a task goes on with
+    /// the failure noted, and a move ends.
     ///
     /// # Errors
-    /// If the server has no such task; or the [`Refusal`] of the catalog.
+    /// If the server has no such task or move; or the [`Refusal`] of the catalog.
     pub(super) fn recovered<M: Metadata>(
         &mut self,
         now: Nanos,

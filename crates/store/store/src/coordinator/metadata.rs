@@ -55,7 +55,7 @@ pub enum MetadataError {
     Failed {
         /// [`Metadata::place`].
         place: String,
-        /// The error beneath.
+        /// The underlying error.
         cause: String,
     },
     /// Nothing was changed; a later attempt may succeed.
@@ -63,7 +63,7 @@ pub enum MetadataError {
     Unavailable {
         /// [`Metadata::place`].
         place: String,
-        /// The error beneath.
+        /// The underlying error.
         cause: String,
     },
     /// Nothing was changed: another coordinator leads.
@@ -78,13 +78,13 @@ pub enum MetadataError {
     Unknown {
         /// [`Metadata::place`].
         place: String,
-        /// The error beneath.
+        /// The underlying error.
         cause: String,
     },
 }
 
 impl MetadataError {
-    /// A [`Failed`](Self::Failed) error of the metadata at `place`.
+    /// Returns a [`Failed`](Self::Failed) error of the metadata at `place`.
     pub fn new(place: impl Into<String>, cause: impl Into<String>) -> Self {
         Self::Failed { place: place.into(), cause: cause.into() }
     }
@@ -145,8 +145,8 @@ impl MetadataFile {
     }
 }
 
-/// Creates the file under another name and renames it once all of it is on the disk. Otherwise a
-/// process that is killed while it creates the file would refuse it as damaged at its next start.
+/// Creates the file under another name and renames it once all of it is on the disk. If a process
+/// were killed while it created the file in place, its next start would refuse the file as damaged.
 fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -14,7 +14,7 @@ use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 /// takes at most one.
 pub(super) const MAX_MOVES: usize = 64;
 
-/// Set in the id of a move, and not in that of a recovery task.
+/// The bit that is set in the id of a move, and not in that of a recovery task.
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {
@@ -63,7 +63,7 @@ impl<M: Metadata> Catalog<M> {
                  moved",
             ));
         }
-        let parts = 2; // at most: the tablet may be cut out of the middle of another
+        let parts = 2; // added at most, if the tablet is the middle of another
         if self.tablet_count() + parts > MAX_ALL_TABLETS
             || self.tablet_count_of(tablet.table) + parts > MAX_TABLETS
         {
@@ -132,8 +132,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Returns a tablet of a server that is being drained, and the one of `candidates` to which to
-    /// move it: the one with the fewest tablets. `candidates` are live servers.
+    /// Returns a tablet of a server that is being drained, and the server to which to move it: the
+    /// one with the fewest tablets among `candidates`, which are live servers.
     pub fn next_drained(&self, candidates: &[u32]) -> Option<(Tablet, u32)> {
         let to = self.least_loaded(candidates)?;
         let drained = self.givers(candidates, to).filter(|&id| self.drains(id));

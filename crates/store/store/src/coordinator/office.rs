@@ -10,7 +10,7 @@ use sprat_net::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A term that a coordinator leads: what it needs to begin.
+/// A term that a coordinator leads, with what the coordinator needs to begin it.
 pub struct LeaderTerm<M> {
     /// The term's number.
     pub term: u64,
@@ -48,9 +48,9 @@ impl LeaderLease {
 
 /// A change of leader that the service has not taken yet.
 pub(super) struct LeaderUpdate<M> {
-    /// The service leads.
+    /// Set if the service leads now.
     pub(super) term: Option<LeaderTerm<M>>,
-    /// Another coordinator leads: its term and locator, or zero and "" if it is not known.
+    /// Set if another coordinator leads: its term and locator, or zero and "" if it is not known.
     pub(super) leader: Option<(u64, String)>,
 }
 
@@ -69,10 +69,10 @@ struct Inner<M> {
 /// Carries changes of leader from the driver of an election to the coordinator's service, and
 /// resignations back. Both hold a clone.
 ///
-/// It holds the latest update only: an appointment that the service has not taken is replaced by
-/// the deposition that follows. The driver rings the bell of the coordinator's node after each, so
-/// that its loop looks here. A [`LeaderLease`] is shared outside the mailbox: it ends a leader's
-/// rights at once, whether the service has looked or not.
+/// The mailbox holds the latest update only: an appointment that the service has not taken is
+/// replaced by the deposition that follows. The driver rings the bell of the coordinator's node
+/// after each update, so that the node's loop looks into the mailbox. A [`LeaderLease`] is shared
+/// outside the mailbox: it ends a leader's rights at once, whether the service has looked or not.
 pub struct LeaderMailbox<M> {
     inner: Arc<Mutex<Inner<M>>>,
     /// Number of updates so far: the service takes the lock only if it has changed.
@@ -149,7 +149,7 @@ pub struct ElectionBridge<M> {
 }
 
 impl<M: Metadata> ElectionBridge<M> {
-    /// A bridge that has published nothing yet.
+    /// Makes a bridge that has published nothing yet.
     #[must_use]
     pub fn new(mailbox: LeaderMailbox<M>) -> Self {
         Self { mailbox, appointed: None, notified: None }

@@ -1,9 +1,9 @@
 //! Encodes the catalog as rows of its metadata.
 //!
-//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds the number of the
-//! other rows and the sum of their checksums. The first names a damaged row; the second detects a
-//! row that is missing, or older than the counters. Metadata from before rows had checksums are
-//! accepted too, and sealed by their next change.
+//! Each row ends in a CRC32C of its key and bytes. The row of counters holds the number of the
+//! other rows and the sum of their checksums. A row's checksum shows that the row is damaged; the
+//! counters show that a row is missing, or older than the counters. Metadata from before rows had
+//! checksums are accepted too, and sealed by their next change.
 
 use super::entries::{ServerEntry, TableEntry, TabletEntry};
 use super::metadata::Change;
@@ -22,8 +22,8 @@ pub(super) struct Counters {
     pub(super) next_table: u32,
     pub(super) next_server: u32,
     pub(super) version: u64,
-    /// Of the other rows, to detect that some are missing. `None` in metadata from before rows had
-    /// checksums.
+    /// The total of the other rows, to detect that some are missing. `None` in metadata from before
+    /// rows had checksums.
     pub(super) total: Option<Total>,
 }
 

@@ -22,8 +22,8 @@ use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long the poll of a server stays unanswered while there are no newer assignments: less than
-/// the time after which its client takes a request for lost.
+/// How long the poll of a server stays unanswered while there are no newer assignments. It is less
+/// than the time after which the server's client considers a request lost.
 pub const POLL: Duration = Duration::from_millis(250);
 
 const _: () = assert!(
@@ -31,23 +31,23 @@ const _: () = assert!(
     "else no question is ever answered"
 );
 
-/// How long the poll of a server stays unanswered that recovers or moves tablets: it reports that
-/// it is done only after it got the reply.
+/// How long the poll of a server that recovers or moves tablets stays unanswered. The server can
+/// report that it is done only after it got the reply.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
 /// How long a client's change waits for the servers concerned to apply it. After that the client is
 /// answered anyway: the change is durable.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest number of polls that wait at once; further ones are answered with `Retry`. Also
-/// limits pending changes: a session may always have one, and more only while it has fewer than are
-/// left of this number.
+/// The largest number of polls that wait at once; further polls are answered with `Retry`. The
+/// number also limits pending changes: a session may always have one, and more only while it has
+/// fewer than there are places left.
 pub const MAX_WAITING: usize = 4096;
 
-/// Retry delay in replies while [`MAX_WAITING`] is reached, microseconds.
+/// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached.
 const BUSY_MICROS: u32 = 10_000;
 
-/// Retry delay in replies while the metadata cannot be changed, microseconds.
+/// Retry delay, in microseconds, in replies while the metadata cannot be changed.
 const LATER_MICROS: u32 = 100_000;
 
 /// The shortest time between two warnings that the metadata do not fit a server's data.
@@ -76,9 +76,9 @@ struct Candidacy<M> {
     mailbox: LeaderMailbox<M>,
     /// Number of updates taken from the mailbox.
     seen: u64,
-    /// Its own locator.
+    /// This coordinator's own locator.
     locator: String,
-    /// Its latest term as leader, and the lease in it.
+    /// This coordinator's latest term as leader, and its lease in that term.
     term: u64,
     valid: LeaderLease,
     /// Term and locator of another leader; zero and "" if it is not known.
@@ -96,7 +96,7 @@ struct Candidacy<M> {
 /// ([`standby`](Self::standby)) leads while its [`LeaderMailbox`] says so and its lease is valid;
 /// otherwise it answers [`Status::NotLeading`] with the leader's locator.
 pub struct Coordinator<M> {
-    /// `None` if it is the only coordinator, which always leads.
+    /// The coordinator's candidacy; `None` for the cluster's only coordinator, which always leads.
     candidacy: Option<Candidacy<M>>,
     catalog: Catalog<M>,
     members: Membership,
@@ -113,9 +113,9 @@ pub struct Coordinator<M> {
     /// When the next warning about servers whose data does not fit may be given.
     warn_foreign_from: Nanos,
     /// Why these metadata are an older copy, once a server of the cluster has shown that. It is
-    /// never reset: the coordinator would declare the servers that it refuses dead, each of these
-    /// changes raises its version, and once that reaches the servers' version none of them would
-    /// notice any more.
+    /// never reset. Otherwise the coordinator would declare the servers that it refuses dead, and
+    /// each such change would raise its version. Once that version reached the servers', no server
+    /// would notice the older copy any more.
     behind: Option<String>,
 }
 
@@ -161,12 +161,13 @@ impl<M: Metadata> Coordinator<M> {
             .is_none_or(|candidacy| self.catalog.is_present() && is_valid(candidacy))
     }
 
-    /// Its latest term as leader; zero for the only coordinator of a cluster.
+    /// Returns this coordinator's latest term as leader; zero for the only coordinator of a
+    /// cluster.
     pub fn term(&self) -> u64 {
         self.candidacy.as_ref().map_or(0, |candidacy| candidacy.term)
     }
 
-    /// Its catalog.
+    /// Returns the catalog.
     pub fn catalog(&self) -> &Catalog<M> {
         &self.catalog
     }
@@ -238,7 +239,8 @@ impl<M: Metadata> Coordinator<M> {
     ) -> Outcome<u32> {
         servers.sort_unstable();
         servers.dedup();
-        // A session may have as many as are free, so that no client keeps others from changes.
+        // A session may have as many pending changes as are free, so that no client keeps others
+        // from changes.
         let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
         if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
             return Outcome::Retry(BUSY_MICROS);
@@ -281,8 +283,8 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// Refuses a server that is of another cluster, or has seen a later version than these metadata
-    /// have: they began empty, or were restored from an older copy. Their tables would not be those
-    /// of the server's objects.
+    /// have. Such metadata began empty, or were restored from an older copy, so their tables would
+    /// not be those of the server's objects.
     fn refuse_foreign(
         &mut self,
         now: Nanos,
@@ -350,7 +352,8 @@ impl<M: Metadata> Coordinator<M> {
         known: u64,
     ) -> Outcome<u32> {
         if !self.members.polled(now, server, known, &self.catalog) {
-            // It enlisted with the coordinator before a restart, or never, or was declared dead.
+            // The server enlisted before a restart of the coordinator, or never, or was declared
+            // dead.
             let version = self.catalog.version();
             return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
         }
@@ -358,9 +361,9 @@ impl<M: Metadata> Coordinator<M> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // One poll per server: a newer one shows that the server does not await the reply to the
-        // older. It gets a reply all the same, or its request slot in the session would be lost to
-        // the server for ever.
+        // Only one poll per server waits: a newer one shows that the server does not await the
+        // reply to the older one. The older one gets a reply all the same: otherwise the server
+        // could never use that request slot of the session again.
         if let Some(at) = self.polls.iter().position(|poll| poll.server == server) {
             let PendingPoll { id, known, .. } = self.polls.swap_remove(at);
             self.session = id.session();
@@ -453,7 +456,7 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Replies that it does not lead, with the leader's locator if that is known.
+    /// Replies that this coordinator does not lead, with the leader's locator if that is known.
     fn not_leading(&mut self) -> Outcome<u32> {
         let leader = self.candidacy.as_ref().map(|candidacy| candidacy.leader.clone());
         let (term, locator) = leader.unwrap_or_default();
@@ -547,8 +550,8 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Loads { .. }
             | Request::Backup(_) => who.serves(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
-            // Anyone may send these, and sees only tables that it has rights to. The rest of the
-            // requests are not for a coordinator, which says so.
+            // Anyone may send these requests, and sees only tables that it has rights to. Other
+            // requests are not for a coordinator, and the reply says so.
             _ => true,
         };
         (!allowed).then(denied)
@@ -577,7 +580,7 @@ impl<M: Metadata> Coordinator<M> {
                 self.reply_found(known)
             }
             Request::LocateTable { table } => {
-                // A table without rights to it is reported as missing.
+                // A table to which the sender has no rights is reported as missing.
                 let known = self.catalog.tables().find(|record| record.id == table);
                 let known = known.filter(|known| {
                     self.guests.rights_by_name(id.requester(), &known.name).is_some()
@@ -728,7 +731,7 @@ impl<M: Metadata> Service for Coordinator<M> {
 
     fn next_deadline(&self) -> Option<Nanos> {
         if !self.led {
-            return None; // until its mailbox has an update
+            return None; // an update in the mailbox wakes this thread
         }
         let version = self.catalog.version();
         let due = |poll: &PendingPoll| if poll.known == version { poll.until } else { Nanos(0) };

@@ -104,7 +104,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Counters by name.
+    /// Returns the counters by name.
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Nothing => vec![("disk_frames_live", 0), ("disk_frames_max", 0)],

@@ -18,11 +18,11 @@ const MAX_COMMANDS: usize = 64;
 pub struct MasterAssignment {
     /// Version of the coordinator's tablet map.
     pub version: u64,
-    /// The tablets that the server serves: exactly these; objects of others are dropped.
+    /// The tablets that the server serves: exactly these; objects of other tablets are dropped.
     pub tablets: Vec<Tablet>,
     /// The servers that keep replicas.
     pub members: Vec<BackupServer>,
-    /// Ids of the masters whose replicas are needed, of those below `next_server`.
+    /// Ids of the masters whose replicas are needed, all below `next_server`.
     pub masters: Vec<u32>,
     /// Ids from this one on were not known when the assignment was made.
     pub next_server: u32,
@@ -37,7 +37,7 @@ pub struct MasterAssignment {
 }
 
 impl MasterAssignment {
-    /// An assignment of these whole tables alone, without a cluster.
+    /// Returns an assignment of these whole tables alone, without a cluster.
     #[must_use]
     pub fn tables(version: u64, tables: Vec<u32>) -> Self {
         Self {
@@ -66,7 +66,7 @@ pub struct RecoveryResult {
     pub order: u64,
     /// First segment of this log whose entries of these tablets count.
     pub since: u64,
-    /// Why it failed for now; empty when everything is here and durable.
+    /// Why the recovery or move failed for now; empty when everything is here and durable.
     pub failure: String,
 }
 
@@ -116,15 +116,15 @@ impl Outbox {
         self.commands.try_send(command).is_ok()
     }
 
-    /// Version of the tablet map that the master serves.
+    /// Returns the version of the tablet map that the master serves.
     #[must_use]
     pub fn applied(&self) -> u64 {
         self.shared.applied.load(Ordering::Acquire)
     }
 
     /// Returns the lowest segment whose open replicas may count, as the master wants it. When it
-    /// has grown, the control thread has the coordinator record it and confirms that with
-    /// [`Command::Voided`].
+    /// has grown, the control thread asks the coordinator to record it, and then confirms it to the
+    /// master with [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)
@@ -163,7 +163,7 @@ impl Inbox {
         self.shared.min_open.store(segment, Ordering::Release);
     }
 
-    /// Until when tables may be served.
+    /// Returns the time until which tables may be served.
     #[inline]
     pub(super) fn lease(&self) -> Nanos {
         Nanos(self.shared.lease.load(Ordering::Acquire))

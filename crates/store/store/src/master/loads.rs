@@ -47,8 +47,8 @@ impl Loads {
         self.since + PERIOD
     }
 
-    /// Returns the load of each of `tablets`, which are ascending. `requests` has the requests to
-    /// each since the last call; they are reset.
+    /// Returns the load of each of `tablets`, which are ascending; at most [`MAX_LOADS`] loads.
+    /// `requests` has the requests to each tablet since the last call, and is reset.
     pub(super) fn report(
         &mut self,
         now: Nanos,
@@ -87,7 +87,7 @@ impl Loads {
     }
 }
 
-/// Returns how many positions a tablet covers, in units small enough that their product with bytes
+/// Returns how many positions a tablet covers, in units of 256, so that the product with bytes
 /// fits.
 fn width(tablet: &Tablet) -> u128 {
     u128::from((tablet.range.last - tablet.range.first) >> 8) + 1

@@ -50,7 +50,7 @@ const IDLE_SLICES: usize = 4;
 /// The tablets that the coordinator has assigned to this server.
 #[derive(Default)]
 struct ServedTablets {
-    /// The tablets it serves, ascending; `None` until the first assignment.
+    /// The tablets that this server serves, ascending; `None` until the first assignment.
     tablets: Option<Vec<Tablet>>,
     /// Requests to each tablet of `tablets` since the last load report.
     requests: Vec<RequestCounts>,
@@ -85,18 +85,18 @@ impl ServedTablets {
     }
 }
 
-/// The masters whose replicas a backup must still keep. A backup may free those of any other master
-/// with an id below `below`.
+/// The masters whose replicas a backup must still keep. A backup may free the replicas of any other
+/// master with an id below `below`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NeededReplicas {
-    /// Ids of these masters, ascending.
+    /// Ids of the masters whose replicas are needed, ascending.
     pub masters: Vec<u32>,
     /// Nothing is known of masters with this id or a higher one: their replicas stay.
     pub below: u32,
 }
 
-/// How many requests later than the prefetch of a key's hash table line the entry itself is
-/// prefetched.
+/// A key's hash table line is prefetched at once, and its entry when this many later keys are
+/// expected.
 const PREFETCH_DISTANCE: usize = 4;
 
 /// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.
@@ -138,7 +138,8 @@ pub struct Master<D: Disk> {
     stopped: Option<String>,
     /// Times of requests and loop iterations, if they are measured.
     timing: Option<Timing>,
-    /// When the node's clock began. `None` where time is what the node's loop passes in.
+    /// When the node's clock began. `None`: leases are compared with the time that the loop passes
+    /// in.
     clock: Option<Instant>,
     /// How often the coordinator declared this process dead before.
     deaths: u64,
@@ -187,7 +188,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Measures requests and loop iterations. The counters then include `request_p50_ns` and
-    /// `longest_round_ns`, both since the counters were last read, and the thread's own
+    /// `longest_round_ns`, both since the counters were last read, and counters of the thread
     /// (`thread_..`). Takes 20 ms to calibrate the clock.
     #[must_use]
     pub fn timed(self) -> Self {
@@ -208,7 +209,8 @@ impl<D: Disk> Master<D> {
 
     /// Counts an event (instructions, cycles) for each request with `count`, in place of time.
     /// `count` counts on the calling thread, which must be the node's. The counters are then means
-    /// in thousandths (`request_events_milli`), without the cost of the counting itself.
+    /// in thousandths of an event (`request_events_milli`), without the cost of the counting
+    /// itself.
     #[must_use]
     pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
@@ -239,12 +241,13 @@ impl<D: Disk> Master<D> {
         if let Durable::Servers(replicator) = &self.durable { Some(replicator) } else { None }
     }
 
-    /// Why the master takes no more writes; `None` while it takes them.
+    /// Returns why the master takes no more writes; `None` while it takes them.
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
     }
 
-    /// Makes durable what is not yet, and closes the log in order. Blocks.
+    /// Makes the rest of the log durable and closes it in order, if this node's disk keeps it.
+    /// Blocks.
     ///
     /// # Errors
     /// [`Failed`]: the next start finds a log that was not closed in order, and replays it as after
@@ -356,10 +359,10 @@ impl<D: Disk> Master<D> {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // Drop what is not here any more. Drop also what was served here before, or whose recovery
-        // or move to this server was aborted, when it is ordered to come here again: what is left
-        // of it may hold objects that were removed since, and it lies in segments that will not
-        // count.
+        // Drop what is not here any more. Drop also a tablet that was served here before, or whose
+        // recovery or move to this server was aborted, when it is ordered to come here again. Its
+        // leftovers may hold objects that were removed since, and they lie in segments that will
+        // not count.
         let left =
             |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
         let left = left(held_before, &held)

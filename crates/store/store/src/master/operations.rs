@@ -21,10 +21,10 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
-/// Bytes of objects in a scan's reply, unless one object alone is longer.
+/// Limit on the bytes of objects in a scan's reply; one object alone may be longer.
 const SCAN_BYTES: usize = 64 << 10;
 
-/// Objects in a scan's reply.
+/// Limit on the objects in a scan's reply.
 const SCAN_OBJECTS: usize = 256;
 
 /// Log bytes of the completion of an operation that changed nothing.
@@ -39,13 +39,14 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Returns the completion to write when the operation is done with this result.
+    /// Returns the completion to write when the operation is done with this result; `None` if the
+    /// operation need not take effect once only.
     fn done<'r>(&self, result: &'r [u8]) -> Option<Operation<'r>> {
         self.operation.map(|&id| Operation { id, result })
     }
 }
 
-/// A reply with a few bytes of body, which need no buffer.
+/// Returns a reply with a few bytes of body, which need no buffer.
 fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<MasterBody> {
     let mut head = [0; RESPONSE_BYTES + MAX_RESULT];
     head[..RESPONSE_BYTES].copy_from_slice(encode_answer(status, false, 0, number).as_bytes());
@@ -53,14 +54,14 @@ fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<MasterBody> {
     Reply::new(&head[..RESPONSE_BYTES + body.len()], Repeat::Retain)
 }
 
-/// Retry delay for requests that arrive too early or while too much is under way, microseconds.
+/// Retry delay, in microseconds, for requests that arrive too early or while too much is under way.
 pub(super) const BUSY_MICROS: u32 = 500;
 
-/// Retry delay for sessions that have their share of replies under way, microseconds: they must
+/// Retry delay, in microseconds, for sessions whose share of replies is under way: they must
 /// acknowledge some first.
 const SHARE_MICROS: u32 = 5_000;
 
-/// Retry delay for changes while backups are missing, microseconds.
+/// Retry delay, in microseconds, for changes while backups are missing.
 const FEW_MICROS: u32 = 20_000;
 
 impl<D: Disk> Master<D> {
@@ -91,7 +92,7 @@ impl<D: Disk> Master<D> {
         };
         let Some(tablets) = &self.served.tablets else { return Outcome::Retry(BUSY_MICROS) };
         let position = |first: Tablet| match request {
-            // Counts everything of the table that is on this server, whichever tablets that is.
+            // The counts are of the whole table on this server, so any position will do.
             Request::TableStats { .. } => first.range.first,
             _ => request.position(self.log.config().seed),
         };
@@ -113,8 +114,8 @@ impl<D: Disk> Master<D> {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
-            // The same reply as for a table that is not here: a client learns nothing by guessing
-            // table ids.
+            // Replies as for a table that is not here: a client learns nothing by guessing table
+            // ids.
             None => {
                 return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
             }
@@ -309,9 +310,9 @@ impl<D: Disk> Master<D> {
         Err(self.refuse(change, (key, found), Status::Conflict, version.unwrap_or(0)))
     }
 
-    /// Replies that nothing was changed, because of what was found. If the operation was sent
-    /// before, its completion is written to the log: an earlier copy may still be in flight and
-    /// must not be executed when it arrives.
+    /// Replies that nothing was changed, because of the object that was found or missing. If the
+    /// operation was sent before, its completion is written to the log: an earlier copy may still
+    /// be in flight and must not be executed when it arrives.
     fn refuse(
         &mut self,
         change: &Change<'_>,
@@ -387,8 +388,9 @@ impl<D: Disk> Master<D> {
             Some(CollectedBatch { number, more }) => {
                 let reply = answer(Status::Ok, more, 0, number, Repeat::Retain)
                     .with_body(MasterBody::Made(body));
-                // The completions in it also concern tablets that stay here. If they were lost
-                // here, the target must not know them either.
+                // The completions in the batch also concern tablets that stay here. If they were
+                // lost here, the target must not know them either, so the reply waits until they
+                // are durable.
                 self.acknowledge(id, reply)
             }
             None => {
@@ -417,7 +419,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Rejects a change that could not be acknowledged: the reply, or `None` if it may proceed.
+    /// Returns the reply to a change that could not be acknowledged; `None` if the change may
+    /// proceed.
     #[inline]
     fn reject_change(&mut self, change: &Change<'_>) -> Option<Outcome<MasterBody>> {
         if self.stopped.is_some() {
@@ -437,7 +440,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies that too few servers take replicas. `perhaps` says that the operation may still take
-    /// effect once they do.
+    /// effect once enough servers do.
     pub(super) fn too_few_servers(&mut self, perhaps: bool) -> Outcome<MasterBody> {
         let reason = self.replicator().map(Replicator::shortage).unwrap_or_default();
         let reply = answer(Status::TooFewServers, false, 0, perhaps.into(), Repeat::Retain);
@@ -451,8 +454,8 @@ impl<D: Disk> Master<D> {
         self.wait_for(position, id, reply)
     }
 
-    /// Replies with what was found, once that is durable. Without an object (`None`), a removal may
-    /// be what is not durable yet.
+    /// Replies with the object that was found, once it is durable. If there is no object (`None`),
+    /// waits for the last removal instead: it may be what removed the object.
     #[inline]
     fn reply_when_durable(
         &mut self,
@@ -481,7 +484,7 @@ impl<D: Disk> Master<D> {
             return Outcome::Reply(reply);
         }
         if self.stopped.is_some() {
-            // It will never be durable, and may be gone after a restart.
+            // What the reply reveals will never be durable, and may be gone after a restart.
             if let Some(body) = reply.body() {
                 self.held.release(&mut self.log, body);
             }

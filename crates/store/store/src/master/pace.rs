@@ -1,10 +1,11 @@
 //! Decides when the next commit begins.
 //!
-//! A commit that began with the first write to arrive would leave the other writes of that moment
-//! to the next commit, and each would wait for almost two; and the more writes share a commit, the
-//! less it costs each. So after a commit the next one is held for the clients that have just been
-//! answered, whose next writes are probably on their way: until as many writes have arrived as were
-//! under way, or half the time of a commit has passed. A single writer is never held up.
+//! If a commit began with the first write to arrive, the other writes of that moment would wait for
+//! the next commit, so each would wait for almost two. The more writes share a commit, the less it
+//! costs each. So after a commit the next one is held for the clients that have just been answered,
+//! whose next writes are probably on their way. It is held until as many writes have arrived as
+//! were under way, or half the time of a commit has passed, at most 50 us. A single writer is never
+//! held up.
 
 use sprat_net::Nanos;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) struct Pace {
     under_way: Option<(usize, Nanos)>,
     /// Writes that were under way when the last commit ended.
     expected: usize,
-    /// When to stop waiting for that many.
+    /// When to stop waiting for the expected writes.
     hold_until: Nanos,
     /// Whether a commit is being held.
     holding: bool,
@@ -96,17 +97,17 @@ mod tests {
             (0..2).for_each(|_| pace.arrived());
             commit(&mut pace, round * 60, round * 60 + 50);
         }
-        // One of the two is back.
+        // One of the two clients has sent its next write.
         let now = 50 * 60;
         pace.arrived();
         assert!(!pace.may_begin(at(now - 5)), "held");
         let deadline = pace.deadline().expect("held, until then");
         assert!(deadline > at(now - 5) && deadline <= at(now - 10) + HOLD_MOST);
-        assert!(pace.may_begin(deadline), "the other does not come");
+        assert!(pace.may_begin(deadline), "the other client's write does not arrive");
         assert_eq!(pace.deadline(), None);
         assert!(!pace.may_begin(at(now - 5)));
         pace.arrived();
-        assert!(pace.may_begin(at(now - 5)), "both are back");
+        assert!(pace.may_begin(at(now - 5)), "the writes of both clients have arrived");
     }
 
     #[test]

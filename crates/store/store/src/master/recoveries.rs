@@ -28,7 +28,7 @@ struct Task {
     retry_at: Nanos,
     /// Why the last attempt failed.
     failure: Option<RecoveryFailure>,
-    /// Whether its success was reported to the coordinator.
+    /// Whether the recovery's success was reported to the coordinator.
     reported: bool,
     /// Whether the totals include this recovery.
     counted: bool,
@@ -62,8 +62,8 @@ pub(super) struct Recoveries {
     /// The head when tablets were last dropped. Entries of a recovered tablet must lie in later
     /// segments.
     dropped_in: u64,
-    /// Completions that failed attempts have written. They are forgotten before anything else
-    /// begins.
+    /// Completions that failed attempts have written. They are forgotten before any recovery or
+    /// move continues.
     forget: Vec<WrittenCompletion>,
     /// Sessions of attempts that are over, still to be closed.
     abandoned_sessions: Vec<SessionId>,
@@ -93,8 +93,9 @@ fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 
 impl Recoveries {
     /// Takes over the coordinator's orders and the backups. Returns the tablets of recoveries that
-    /// have ended: the caller drops what was recovered of those that are not served here now.
-    /// Completions of positions for which `is_served` is false are forgotten.
+    /// have ended: the caller drops what was recovered of each that is not served here now. The
+    /// completions that these recoveries wrote are forgotten where `is_served` is false for their
+    /// positions.
     pub(super) fn assign(
         &mut self,
         orders: Vec<RecoveryOrder>,
@@ -110,9 +111,9 @@ impl Recoveries {
             if let Some(same) =
                 self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order))
             {
-                // If the result was reported, the report did not reach this coordinator or its
-                // predecessor, which numbered the order differently, so it is reported again. What
-                // was written is still here, since nothing else was ordered in between.
+                // If the result was reported, neither this coordinator nor its predecessor, which
+                // numbered the order differently, has noted it, so it is reported again. What was
+                // written is still here, since nothing else was ordered in between.
                 *same = Task { reported: false, order: same.order.clone(), ..task };
             } else {
                 self.abandoned_sessions
@@ -144,7 +145,7 @@ impl Recoveries {
         self.totals
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all recoveries for people.
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
             let stands =
@@ -155,7 +156,7 @@ impl Recoveries {
         self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
     }
 
-    /// The state as figures, labelled with the crashed server: there is one recovery for each.
+    /// Adds the state as figures, labelled with the crashed server: there is one recovery for each.
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
@@ -219,7 +220,8 @@ impl Recoveries {
                 let is_free = task.tablets().all(|tablet| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
-                        // Nor may it count if this log is recovered later: the head must be new.
+                        // What is left must not count either if this log is recovered later: the
+                        // head must be new.
                         if log.head_pending().0 <= *dropped_in && !log.roll_head() {
                             continue;
                         }

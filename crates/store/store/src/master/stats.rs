@@ -19,7 +19,7 @@ pub(super) struct Counts {
 }
 
 impl<D: Disk> Master<D> {
-    /// Every counter by name; names that end in `_total` only grow.
+    /// Returns every counter by name; names that end in `_total` only grow.
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;

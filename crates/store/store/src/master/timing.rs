@@ -6,7 +6,7 @@ use sprat_net::{EventCounter, RecentSamples, Scale, ThreadAccount, stamp};
 /// The stages of a request, as [`Timing::mark`] records them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    /// The RPC layer has handed it to the master.
+    /// The RPC layer has handed the request to the master.
     Entered,
     /// The request is parsed.
     Parsed,
@@ -16,8 +16,8 @@ pub(super) enum Mark {
     Done,
 }
 
-/// Counters of a request's stages: what the RPC layer does before and after the master, then the
-/// time between the marks.
+/// Names of the counters of a request's stages: first what the RPC layer does before and after the
+/// master, then the time between the marks.
 const STAGES: [&str; 4] = [
     "request_rpc_p50_ns",
     "request_parse_p50_ns",
@@ -25,7 +25,8 @@ const STAGES: [&str; 4] = [
     "request_answer_p50_ns",
 ];
 
-/// Counters of the stages where events are counted, with the number of stamp pairs within each.
+/// Names of these counters where events are counted, with the number of stamp pairs within each
+/// stage.
 const EVENTS: [(&str, u64); 4] = [
     ("request_rpc_events_milli", 2),
     ("request_parse_events_milli", 1),
@@ -39,8 +40,8 @@ pub(super) struct Timing {
     requests: RecentSamples,
     /// Requests timed, both whole and in stages.
     seen: u64,
-    /// Whether the frame at hand brought a request: the last frame of a long one counts, a grant
-    /// for a long reply does not.
+    /// Whether the frame at hand brought a request: the last frame of a long request counts, a
+    /// grant for a long reply does not.
     entered: bool,
     /// Whether the current request is stamped between its stages, as every other one is. Such a
     /// request is left out of the totals, which would include the cost of the stamps.
@@ -48,7 +49,7 @@ pub(super) struct Timing {
     marks: [u64; STAGES.len()],
     stages: [RecentSamples; STAGES.len()],
     scale: Scale,
-    /// Counts events instead of time, if there is one.
+    /// The counter of events; if there is one, events are counted instead of time.
     count: Option<EventCounter>,
     longest_round: u64,
     /// Whether the counters were read in this iteration. That iteration is not timed, since only
@@ -57,7 +58,8 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Stamps are times, or events of `count`. Takes 20 ms to calibrate the clock.
+    /// Makes the measurements: of events if `count` is given, otherwise of times. Takes 20 ms to
+    /// calibrate the clock.
     pub(super) fn new(count: Option<EventCounter>) -> Self {
         Self {
             requests: RecentSamples::default(),
@@ -116,7 +118,7 @@ impl Timing {
         self.longest_round = self.longest_round.max(ticks);
     }
 
-    /// Returns the counters, those of the calling thread included, which must be the master's.
+    /// Returns the counters, including those of the calling thread, which must be the master's.
     /// Resets the times, so that the next call reports only the requests and iterations after this
     /// one.
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
@@ -161,7 +163,7 @@ impl Timing {
 }
 
 /// Returns the mean of the events without the cost of the counting itself, in thousandths; 0 where
-/// the cost is more.
+/// the cost is more than the mean.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -190,8 +192,8 @@ mod tests {
             timing.request(at(0), at(departed));
         };
         for _ in 0..5 {
-            pass(&mut timing, [0; 4], 100); // a whole one
-            pass(&mut timing, [10, 30, 60, 100].map(at), 500); // in stages, which cost more
+            pass(&mut timing, [0; 4], 100); // a request timed as a whole
+            pass(&mut timing, [10, 30, 60, 100].map(at), 500); // timed in stages: takes longer
             pass(&mut timing, [0; 4], 100);
             pass(&mut timing, [at(10), 0, 0, at(100)], 500); // neither found nor appended
         }

@@ -2,16 +2,16 @@
 //!
 //! A reply reveals a state, so it may leave only when that state would survive a crash. Every reply
 //! that depends on something not yet durable waits here for the log's position at that moment:
-//! writes, but also reads of what was just written. Positions only grow, so the queue is in order
-//! by itself.
+//! replies to writes, but also to reads of what was just written. Positions only grow, so the queue
+//! is in order by itself.
 
 use super::body::MasterBody;
 use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Waiting replies that sessions share, beside one that each has to itself. Beyond it the master
-/// asks clients to retry until the disk has caught up.
+/// Waiting replies that sessions share, in addition to one for each session. Beyond that number the
+/// master asks clients to retry until the disk has caught up.
 pub const MAX_WAITING: usize = 65_536;
 
 /// A reply and the log position that it waits for.

@@ -29,7 +29,7 @@ impl Watchers {
         room
     }
 
-    /// Queues a reader in this process. The inbox bounds how many there are.
+    /// Queues a reader in this process. The inbox bounds the number of readers.
     pub(super) fn add_command(&mut self, reply: Sender<Vec<Figure>>) {
         self.commands.push(reply);
     }
@@ -39,8 +39,8 @@ impl Watchers {
         !(self.requests.is_empty() && self.commands.is_empty())
     }
 
-    /// Replies to all. `version` is the version of the tablet map that the master serves; `retry`
-    /// is the delay, in microseconds, for requests for which no buffer is left.
+    /// Replies to all requests. `version` is the version of the tablet map that the master serves;
+    /// `retry` is the delay, in microseconds, for requests for which no buffer is left.
     pub(super) fn answer_all(
         &mut self,
         figures: &[Figure],

@@ -54,7 +54,7 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// The next request.
+    /// The next request: its stage, and from where it continues.
     stage: MoveStage,
     after: u64,
     batch: u64,
@@ -65,7 +65,7 @@ struct MigrationTarget {
     /// The entries received last, and how many of their bytes are adopted.
     bytes: Vec<u8>,
     at: usize,
-    /// Whether these are the last entries.
+    /// Whether the entries received last are the last of the tablet.
     is_all: bool,
     /// Lowest version that the source would give to a new object.
     least_version: u64,
@@ -90,8 +90,8 @@ pub(crate) struct MigrationTargets {
 
 impl MigrationTargets {
     /// Takes over the coordinator's orders; the source of each is among `members`. Returns the
-    /// tablets of migrations that have ended: the caller drops what was adopted of those that are
-    /// not served here now.
+    /// tablets of migrations that have ended: the caller drops what was adopted of each that is not
+    /// served here now.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
         let ended = self.targets.extract_if(.., |target| !orders.contains(&target.order));
         let ended = ended.map(|target| {
@@ -117,7 +117,7 @@ impl MigrationTargets {
         self.totals
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all migrations for people.
     pub(crate) fn describe(&self) -> String {
         self.targets.iter().map(MigrationTarget::describe).collect::<Vec<_>>().join("; ")
     }
@@ -227,7 +227,8 @@ impl MigrationTarget {
     fn advance(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         match self.step {
             Step::Clearing => {
-                // It begins in a new segment, so that nothing that was here before counts.
+                // The migration begins in a new segment, so that nothing that was here before
+                // counts.
                 if log.is_dropping(self.order.tablet) || !log.roll_head() {
                     return false;
                 }
@@ -242,7 +243,7 @@ impl MigrationTarget {
             }
             Step::Raising => {
                 // Removals are not written to this log, so only a segment header can carry a
-                // version behind that of the last removal.
+                // version above that of the last removal.
                 if !log.raise_version(self.least_version) && !log.roll_head() {
                     return false;
                 }

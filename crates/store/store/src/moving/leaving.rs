@@ -26,11 +26,11 @@ struct MigrationSource {
     order: MoveOrder,
     /// Keys that were changed after the order arrived and whose latest change was not sent yet.
     changed: BTreeSet<ChangedKey>,
-    /// Number of the last batch of changes.
+    /// Number of the last batch of changes that was sent.
     batch: u64,
     /// The keys in that batch, which may not have arrived.
     sent: Vec<ChangedKey>,
-    /// Whether the tablet is frozen, so that what is sent now is the last of it.
+    /// Whether the tablet is frozen. Then the entries that are sent now are the tablet's last.
     frozen: bool,
 }
 
@@ -73,7 +73,7 @@ impl MigrationSources {
         self.sources.is_empty()
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all migrations for people.
     pub(crate) fn describe(&self) -> String {
         let source = |MigrationSource { order, changed, batch, frozen, .. }: &MigrationSource| {
             let (tablet, to) = (order.tablet, order.to);
@@ -85,8 +85,9 @@ impl MigrationSources {
         self.sources.iter().map(source).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns whether a request must be retried later. `position` is where its object lies in
-    /// `tablet`. The tablet is frozen, or it changes faster than its changes can be sent.
+    /// Returns whether a request must be retried later, because the tablet is frozen or changes
+    /// faster than its changes can be sent. `position` is where the request's object lies in
+    /// `tablet`.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
         self.sources.iter().filter(|source| source.order.tablet.table == tablet.table).any(
             |source| {
@@ -169,7 +170,7 @@ impl MigrationSource {
     }
 
     /// Writes an object or a completion. A completion whose operation belongs to another tablet may
-    /// yet turn out not to count; of it only the fact is sent that the operation was begun.
+    /// yet turn out not to count. Instead of it, the source sends that the operation was begun.
     fn push_known(&self, log: &Log, found: Ref, out: &mut Vec<u8>) {
         let entry = log.entry(found);
         let position = Completion::of(&entry).and_then(|completion| completion.position);

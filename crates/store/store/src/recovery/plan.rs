@@ -46,17 +46,17 @@ pub struct SegmentSource {
 /// The segments of a complete log.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryPlan {
-    /// Its segments, newest first. The first is the newest head.
+    /// The log's segments, newest first. The first is the newest head.
     pub sources: Vec<SegmentSource>,
-    /// Heads of which only replicas are left whose backups once lost their memory: bytes written in
-    /// the last second before that may be missing.
+    /// Heads of which the only replicas left are on backups that once lost their memory: bytes
+    /// written in the last second before that may be missing.
     pub unsure: Vec<u64>,
 }
 
 /// Why a log is not complete.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum Lost {
-    /// No head was found, although there was one.
+    /// The log had a head, but no replica of a head was found.
     #[error("no replica of any head was found")]
     Everything,
     /// The newest head that was found is sealed, or void: a newer one is missing.
@@ -148,7 +148,7 @@ fn is_head(held: &HeldReplica) -> bool {
 }
 
 /// Makes a source of the longest of some replicas. Unsure ones, whose backup lost its memory, are
-/// used only if there are no others; the second value says whether they were.
+/// used only if there are no others; the second value says whether unsure ones are used.
 fn longest<'a>(
     segment: u64,
     held: impl Iterator<Item = &'a HeldReplica> + Clone,

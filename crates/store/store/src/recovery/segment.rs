@@ -22,9 +22,9 @@ pub enum BadReplica {
 pub(super) struct Loading {
     pub(super) source: SegmentSource,
     pub(super) bytes: Vec<u8>,
-    /// Whether a call for its next bytes is under way.
+    /// Whether a call for the segment's next bytes is under way.
     pub(super) under_way: bool,
-    /// Whether all of it has arrived and is valid.
+    /// Whether all of the segment has arrived and is valid.
     whole: bool,
     /// Where the next entry to replay begins.
     pub(super) at: usize,
@@ -92,8 +92,8 @@ impl Loading {
         Some(entry)
     }
 
-    /// Drops the bytes that a backup has sent, to read from another. Returns false if there is none
-    /// left.
+    /// Drops the bytes that a backup has sent, so that the segment is read from another backup.
+    /// Returns false if no backup is left.
     pub(super) fn try_next_backup(&mut self) -> bool {
         self.source.servers.remove(0);
         self.bytes.clear();

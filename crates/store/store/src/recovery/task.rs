@@ -38,13 +38,13 @@ const NEARER: usize = 8;
 /// How long a backup may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a recovery has failed. The coordinator has it repeated.
+/// Why a recovery has failed. The server begins it again.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum RecoveryFailure {
     /// A part of the log was not found.
     #[error("server {master}'s log is incomplete: {lost}; {silent} backups do not answer")]
     Lost {
-        /// The master whose log it is.
+        /// The master that wrote the log.
         master: u32,
         /// The part that is missing.
         lost: Lost,
@@ -76,7 +76,7 @@ pub struct RecoveryReport {
 /// How far a recovery has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RecoveryProgress {
-    /// Its stage, in a word.
+    /// The recovery's stage, in a word.
     pub stage: &'static str,
     /// Segments that were read.
     pub done: u64,
@@ -109,8 +109,8 @@ enum Stage {
 /// The master of the live server drives it from the loop of its node. At each iteration it calls
 /// [`call`](Self::call), which begins calls to backups, [`completed`](Self::completed) for each
 /// reply, and [`work`](Self::work), which replays about a millisecond's worth of entries into the
-/// server's own log. It ends when [`outcome`](Self::outcome) says so: on success, everything is
-/// durable. Up to four segments are in memory at a time.
+/// server's own log. The recovery has ended when [`outcome`](Self::outcome) returns a result: on
+/// success, everything is durable. Up to four segments are in memory at a time.
 ///
 /// A recovery that has failed may have left objects in the log: [`has_written`](Self::has_written).
 /// The caller must drop those, and the completions that [`take_completed`](Self::take_completed)
@@ -185,8 +185,8 @@ impl Recovery {
             .then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
-    /// Takes its sessions with backups. The caller closes them when the recovery has ended, or
-    /// before it drops it.
+    /// Takes the recovery's sessions with backups. The caller closes them when the recovery has
+    /// ended, or before it drops the recovery.
     pub fn take_sessions(&mut self) -> impl Iterator<Item = SessionId> {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
@@ -206,7 +206,7 @@ impl Recovery {
         RecoveryProgress { stage, done: self.report.segments, left }
     }
 
-    /// Describes its state, for messages.
+    /// Describes the recovery's state, for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let stage = match &self.stage {
@@ -235,7 +235,8 @@ impl Recovery {
         self.completions = Completions::default();
     }
 
-    /// Takes the completions that it has written and that must be removed if it is given up.
+    /// Takes the completions that the recovery has written and that must be removed if it is given
+    /// up.
     pub fn take_completed(&mut self) -> Vec<WrittenCompletion> {
         std::mem::take(&mut self.completed)
     }
@@ -517,9 +518,9 @@ impl Recovery {
         true
     }
 
-    /// Writes some of the completions. They come last: if an attempt fails after it has written
-    /// one, and the next attempt reads the end of the log from another replica, which is shorter,
-    /// the completion would be of an operation that the log does not have.
+    /// Writes some of the completions. They come last. If an attempt failed after it had written
+    /// one, the next attempt might read the end of the log from another replica, which is shorter:
+    /// then the completion would be of an operation that the log does not have.
     fn complete(&mut self, log: &mut Log) -> bool {
         for _ in 0..SLICE_ENTRIES {
             match self.completions.write_one(log, &mut self.completed) {

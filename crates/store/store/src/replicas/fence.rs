@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const FENCE_FRAMES: u32 = 2;
 
 /// The largest number of fenced masters remembered. At the limit, a new fence replaces that of a
-/// master without replicas here, whose id is never used again; if there is none, the new fence is
-/// refused.
+/// master without replicas here, whose id is never used again. If there is no such master, the new
+/// fence is refused.
 const MAX_FENCES: usize = 65_536;
 
 /// The largest number of fence requests that wait for the disk at a time. Further ones are answered
@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 1024;
 enum Fence {
     /// In memory, to be written as soon as possible.
     Unwritten,
-    /// Handed to the backup, not durable yet.
+    /// The fence was handed to the backup, and is not durable yet.
     Written,
     /// On disk.
     Durable,
@@ -145,7 +145,7 @@ impl<D: Disk> Replicas<D> {
             }
             *fence = match self.backup.append(word(master), 0, [], true) {
                 Ok(()) => Fence::Written,
-                Err(AppendError::Behind) => continue, // again after an open replica has ended
+                Err(AppendError::Behind) => continue, // retried when an open replica has ended
                 Err(error) => {
                     tracing::warn!("the fence of server {master} is kept in memory only: {error}");
                     Fence::Memory
@@ -156,8 +156,8 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Replies to the requests whose fence is as durable as it will be. Returns whether there were
-    /// any.
+    /// Replies to the requests whose fence is durable, or will not become so. Returns whether there
+    /// were any.
     pub(super) fn answer_fences(&mut self) -> bool {
         if self.fences.waiting.is_empty() {
             return false;

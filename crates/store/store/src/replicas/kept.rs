@@ -10,7 +10,7 @@ enum State {
     Present,
     /// Begun before this process started: it cannot be appended to.
     Earlier,
-    /// Its bytes are not those that were written, with a description of the damage.
+    /// The replica's bytes are not those that were written, with a description of the damage.
     Damaged(String),
 }
 
@@ -18,7 +18,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     state: State,
-    /// Whether its segment is a head, and not a survivor.
+    /// Whether the replica's segment is a head, and not a survivor.
     pub(super) head: bool,
     /// Whether the replica counts as a head in recovery: not while it is being re-replicated, when
     /// it lacks bytes that are durable elsewhere.
@@ -40,7 +40,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// A new replica, still empty.
+    /// Makes a new replica, still empty.
     pub(super) fn new(head: bool, edition: u8) -> Self {
         Self {
             state: State::Present,
@@ -57,7 +57,7 @@ impl Replica {
         }
     }
 
-    /// A replica that was found on disk.
+    /// Makes a replica that was found on disk.
     pub(super) fn found(stored: &Stored) -> Self {
         let Stored { len, head, sealed, unsure, framed, incarnation, .. } = *stored;
         Self {
@@ -75,7 +75,7 @@ impl Replica {
         }
     }
 
-    /// A replica that was found damaged.
+    /// Makes a replica that was found damaged.
     pub(super) fn damaged(damage: &Damage) -> Self {
         Self { state: State::Damaged(damage.to_string()), ..Self::new(false, 0) }
     }
@@ -86,7 +86,7 @@ impl Replica {
         self.state == State::Present
     }
 
-    /// Returns the description of its damage, if it is damaged.
+    /// Returns the description of the replica's damage, if it is damaged.
     pub(super) fn damage(&self) -> Option<&str> {
         match &self.state {
             State::Damaged(why) => Some(why),
@@ -94,12 +94,12 @@ impl Replica {
         }
     }
 
-    /// Marks it as damaged.
+    /// Marks the replica as damaged.
     pub(super) fn mark_damaged(&mut self, damage: &str) {
         self.state = State::Damaged(damage.to_owned());
     }
 
-    /// Notes how much of it is on disk.
+    /// Notes how much of the replica is on disk.
     pub(super) fn progress(&mut self, progress: &Progress) {
         (self.written, self.framed, self.incarnation) =
             (progress.up_to, progress.framed, progress.incarnation);
@@ -111,7 +111,7 @@ impl Replica {
         self.written == self.len && self.seal_written == self.sealed
     }
 
-    /// Returns whether all of its segment is on disk, and it counts in recovery.
+    /// Returns whether all of the replica's segment is on disk, and the replica counts in recovery.
     pub(super) fn is_whole(&self) -> bool {
         self.damage().is_none()
             && self.seal_written
@@ -120,19 +120,19 @@ impl Replica {
             && (self.counts || !self.head)
     }
 
-    /// Returns the number of bytes of its frame that it occupies.
+    /// Returns the number of bytes of its frame that the replica occupies.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }
 
-    /// Describes how it lies on disk, for the backup to read it.
+    /// Describes how the replica lies on disk, for the backup to read it.
     pub(super) fn stored(&self, replica: ReplicaId) -> Stored {
         let Self { incarnation, framed, sealed, unsure, .. } = *self;
         let head = self.head && self.counts;
         Stored { replica, incarnation, len: self.written, head, framed, sealed, unsure }
     }
 
-    /// Describes its state, for messages.
+    /// Describes the replica's state, for messages.
     pub(super) fn describe(&self) -> String {
         let Self { len, written, edition, .. } = self;
         let sealed = if self.sealed { ", sealed" } else { "" };
@@ -142,7 +142,8 @@ impl Replica {
         format!("{written} B of {len} written, edition {edition}{sealed}{unsure}{anew}{damage}")
     }
 
-    /// Makes its record for a server that recovers its master; `None` if it is damaged.
+    /// Makes the replica's record for a server that recovers the master; `None` if the replica is
+    /// damaged.
     pub(super) fn record(&self, segment: u64) -> Option<ReplicaRecord> {
         let Self { len, sealed, unsure, .. } = *self;
         let head = self.head && self.counts;

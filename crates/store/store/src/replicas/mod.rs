@@ -4,10 +4,11 @@
 //! [`Replicas`] answers [`BackupRequest`]s over a [`Backup`] of replicas.
 //!
 //! # When a write is acknowledged
-//! Under [`Sync`](Durability::Sync) when it is on the disk. Under
-//! [`Buffered`](Durability::Buffered) at once: a commit hands it to the kernel within [`FLUSH`],
-//! and a sync follows within [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL). Acknowledged bytes
-//! can be read as long as the disk can be: a read waits for the commit that it needs.
+//! Under [`Sync`](Durability::Sync) a write is acknowledged when it is on the disk. Under
+//! [`Buffered`](Durability::Buffered) it is acknowledged at once: a commit hands it to the kernel
+//! within [`FLUSH`], and a sync follows within [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL).
+//! Acknowledged bytes can be read as long as the disk can be: a read waits for the commit that it
+//! needs.
 //!
 //! A failed write or sync ends writing for good, as for every backup. Bytes that are on the disk
 //! can still be read.
@@ -19,15 +20,16 @@
 //! was closed in order.
 //!
 //! # Why a fence is on disk
-//! A server that recovers a master [fences](BackupRequest::Fence) it first: from then on its writes
-//! are refused. If a restart forgot the fence while the master is still alive, the master could
-//! still not get a write acknowledged: its open replicas here are from before the restart, and
-//! without them it needs a new head confirmed by the coordinator, which knows that it is dead
-//! ([decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But it could *begin*
-//! the same segment again, which would free the replica that is about to be recovered from. So a
-//! fence is made durable before it is acknowledged: as a sealed replica of the master's segment
-//! [`FENCE`], which no log has, in a frame of its own. It is freed with the last replica of that
-//! master, because nothing is left to guard then; the running process goes on refusing.
+//! A server that recovers a master [fences](BackupRequest::Fence) it first: from then on the
+//! master's writes are refused. If a restart forgot the fence while the master is still alive, the
+//! master could still not get a write acknowledged. Its open replicas here are from before the
+//! restart, and without them it needs a new head confirmed by the coordinator, which knows that the
+//! master is dead ([decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But
+//! the master could *begin* the same segment again, which would free the replica that is about to
+//! be recovered from. So a fence is made durable before it is acknowledged: as a sealed replica of
+//! the master's segment [`FENCE`], which no log has, in a frame of its own. The fence is freed with
+//! the last replica of that master, because nothing is left to guard then; the running process goes
+//! on refusing.
 
 mod fence;
 mod kept;
@@ -77,7 +79,7 @@ pub const FENCE: u64 = 0;
 pub const MAX_FRAMES: u32 = 500_000;
 const _: () = assert!(MAX_FRAMES as usize * 16 + 16 <= sprat_wire::MAX_MESSAGE);
 
-/// Retry delay in replies while a limit is reached, microseconds.
+/// Retry delay, in microseconds, in replies while a limit is reached.
 const BUSY_MICROS: u32 = 1_000;
 
 /// The replicas that a node keeps for other masters: the service that answers [`BackupRequest`]s.
@@ -103,7 +105,7 @@ pub struct Replicas<D: Disk> {
     bodies: ResponseBuffers,
     /// When a commit of the staged bytes begins at the latest.
     flush_at: Option<Nanos>,
-    /// The last commit could not take all staged bytes.
+    /// Whether the last commit could not take all staged bytes.
     left_over: bool,
     /// What has become durable in this call of `poll`; empty between calls.
     progressed: Vec<Progress>,
@@ -228,7 +230,7 @@ impl<D: Disk> Replicas<D> {
         answer_text(&mut self.bodies, Status::Refused, why)
     }
 
-    /// Has staged bytes committed at `at`, if not before.
+    /// Makes sure that a commit takes the staged bytes at `at` or earlier.
     fn flush_by(&mut self, at: Nanos) {
         self.flush_at = Some(self.flush_at.map_or(at, |other| other.min(at)));
     }

@@ -1,8 +1,8 @@
 //! Serves replicas to servers that recover their master.
 //!
-//! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. The first request has the
-//! whole segment read from disk. It stays in memory until all servers that recover it have its last
-//! byte, or until its place is needed and it was not requested for [`HOLD`].
+//! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. At the first request the
+//! whole segment is read from disk. The segment stays in memory until all servers that recover it
+//! have its last byte, or until its place is needed and it was not requested for [`HOLD`].
 
 use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
@@ -20,12 +20,12 @@ use std::time::Duration;
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// Limit on the reads that wait. A session may always have one, and more only while it has fewer
-/// than are left of this number; further reads are answered with `Retry`.
+/// Limit on the reads that wait. A session may always have one read waiting, and more only while it
+/// has fewer than there are places left; further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
-/// Limit on the replies to reads in flight that sessions share, beside one that each session may
-/// always have, each of up to [`REPLICA_BYTES`].
+/// Limit on the replies to reads in flight that sessions share, each of up to [`REPLICA_BYTES`]. In
+/// addition each session may always have one.
 pub const MAX_ANSWERS: usize = 32;
 
 /// How long a replica that is not requested further stays in memory when its place is needed.
@@ -47,9 +47,9 @@ struct Reader {
 struct Cached {
     word: u64,
     incarnation: u32,
-    /// `None` while it is being read from disk.
+    /// The replica's contents; `None` while they are being read from disk.
     contents: Option<Contents>,
-    /// Its entries sorted, once a selection was requested.
+    /// The replica's entries, sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
     /// Whether the replica's last byte was requested.
@@ -60,11 +60,11 @@ struct Cached {
 pub(super) struct Reads {
     waiting: VecDeque<Reader>,
     cached: Vec<Cached>,
-    /// Bodies of replies on their way, with the session of each.
+    /// Bodies of replies that are being sent, with the session of each.
     answers: BTreeMap<u32, u32>,
-    /// The number of these that each session has.
+    /// The number of these bodies that each session has.
     shares: Shares,
-    /// A read waits for a place in memory.
+    /// Whether a read waits for a place in memory.
     crowded: bool,
     /// Buffers to sort further replicas in, at most [`MAX_CACHED`].
     spare: Vec<Vec<u8>>,
@@ -400,8 +400,8 @@ impl<D: Disk> Replicas<D> {
         let more = offset + len < total;
         if !more {
             sorted.ended += 1;
-            // All servers that recover from it have it. One that lost its connection and requests
-            // it again has it read and sorted again.
+            // All servers that recover from the replica have it. If one of them lost its connection
+            // and requests the replica again, it is read and sorted again.
             if sorted.ended >= selection.askers()
                 && let Some(contents) = self.reads.remove(at)
             {

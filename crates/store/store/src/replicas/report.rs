@@ -12,9 +12,9 @@ use std::time::Duration;
 pub struct OpenReport {
     /// Replicas that can be read.
     pub replicas: u64,
-    /// Bytes of log in them.
+    /// Bytes of log in these replicas.
     pub bytes: u64,
-    /// The number of them that are not sealed and may lack acknowledged bytes.
+    /// Number of these replicas that are not sealed and may lack acknowledged bytes.
     pub unsure: u64,
     /// Replicas whose bytes are not those that were written.
     pub damaged: Vec<Damage>,
@@ -24,7 +24,7 @@ pub struct OpenReport {
     pub fenced: Vec<u32>,
     /// Replicas that were freed because a later one of the same segment was found.
     pub outdated: u64,
-    /// One of the two copies of the file header was damaged, and has been rewritten.
+    /// Whether one of the two copies of the file header was damaged; it has been rewritten then.
     pub header_repaired: bool,
     /// Whether the file was closed in order.
     pub clean: bool,
@@ -64,12 +64,12 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     pub(super) malformed: u64,
     pub(super) turned_away: u64,
-    /// A failed write or sync has ended writing.
+    /// Whether a failed write or sync has ended writing.
     pub(super) stopped: bool,
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Its counters and gauges, for metrics.
+    /// Returns the counters and gauges, for metrics.
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let frames = self.backup.frame_count();

@@ -47,8 +47,8 @@ struct EntryRef {
 struct LastCompletion {
     sequence: u64,
     entry: EntryRef,
-    /// Position of its object, if the completion counts only together with that: see
-    /// [`Sorted::completion_for`].
+    /// Position of the completion's object, if the completion counts only together with the object:
+    /// see [`Sorted::completion_for`].
     owner: Option<u64>,
     /// Range in `Sorted::made` of an entry that says only that the operation was begun.
     begun: Range<usize>,
@@ -66,8 +66,8 @@ pub(super) struct Sorted {
     header: Option<(usize, SegmentHeader)>,
     /// The entry before `at`, if it is a completion: if no entry follows, it may not count.
     last: Option<EntryRef>,
-    /// The last completion of each request slot, by table and key. There is one of each write, and
-    /// older ones do not count.
+    /// The last completion of each request slot, by table and key. The log has one for each write,
+    /// but older ones do not count.
     completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), LastCompletion>,
     /// Entries that are served in place of completions: see [`LastCompletion`].
     made: Vec<u8>,
@@ -217,9 +217,9 @@ impl Sorted {
         }
     }
 
-    /// Returns the entry to serve for a completion in a selection. The end of a log may be in some
-    /// replicas and not in others, and a later attempt may recover from those others: so the
-    /// outcome of an operation is served only together with its object, and otherwise only that the
+    /// Returns the entry to serve for a completion in a selection. The end of a log may be missing
+    /// in some replicas, and a later attempt may recover from those. So the outcome of an operation
+    /// is served only together with its object. Otherwise only the fact is served that the
     /// operation was begun.
     fn completion_for(&self, selection: Selection<'_>, last: &LastCompletion) -> &[u8] {
         let EntryRef { at, len, table, .. } = last.entry;

@@ -88,13 +88,13 @@ impl<D: Disk> Replicas<D> {
         }
         let word = replica.word();
         if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
-            // A whole replica from before a restart, which the master does not know of. Freeing it
-            // for a copy that may never be completed could lose the last whole replica.
+            // There is a whole replica from before a restart, which the master does not know of.
+            // Freeing it for a copy that may never be completed could lose the last whole replica.
             return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
         if there.is_some_and(|kept| edition < kept.edition) {
-            // A delayed write: bytes of an older edition do not belong into this one.
+            // This is a delayed write: bytes of an older edition do not belong into this one.
             return self.not_found();
         }
         let there = there.filter(|kept| edition == kept.edition);

@@ -3,9 +3,9 @@
 //!
 //! The new replica holds a *copy* ([`sprat_log::SegmentCopy`]): the entries of the segment that
 //! were live when the copy began. It has another edition than earlier replicas of the segment, so
-//! that a backup does not mix their bytes. It counts once it is sealed, and it is sealed once the
-//! log is durable up to its position when the copy began: see [decision 15](../../../../../
-//! docs/decisions/0015-replicas-and-leases.md).
+//! that a backup does not mix their bytes. The copy counts once it is sealed. It is sealed once the
+//! log is durable up to the position that the log had when the copy began: see
+//! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
 
 use super::{Purpose, Replicator, begin, draw_index};
 use crate::node::Caller;
@@ -49,12 +49,12 @@ pub(super) struct SealedSegment {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct JobId {
     segment: u64,
-    /// The backup that receives it.
+    /// The backup that receives the copy.
     server: u32,
     edition: u8,
 }
 
-/// A copy on its way to a backup.
+/// A copy that is being sent to a backup.
 struct Job {
     id: JobId,
     copy: SegmentCopy,

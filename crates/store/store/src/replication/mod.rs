@@ -3,7 +3,8 @@
 //!
 //! The master drives it: [`Replicator::call`] sends backups the bytes of the log that they lack,
 //! and [`Replicator::completed`] handles each reply and reports to the log what is durable. Each
-//! replica has at most one write under way; what is appended meanwhile makes up the next.
+//! replica has at most one write under way; bytes that are appended meanwhile make up the next
+//! write.
 
 mod heal;
 mod outlook;
@@ -34,8 +35,8 @@ pub const MAX_COPIES: usize = 7;
 /// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The largest number of replicas that wait to be freed. Further ones are not freed by request:
-/// backups find out by themselves that they need not keep them.
+/// The largest number of replicas that wait to be freed. Further replicas are not freed by request:
+/// backups find out by themselves that they need not keep these.
 pub const MAX_FREES: usize = 4096;
 
 /// The largest number of requests to free replicas in flight at once.
@@ -60,11 +61,11 @@ enum Purpose {
 
 /// Keeps the replicas of a master's log.
 ///
-/// The master owns it beside the log and calls it from the loop of its node: it has no thread or
-/// clock of its own, and never blocks. At each iteration the master calls [`call`](Self::call),
-/// which places and sends replicas of open segments and re-replicates sealed ones, and
-/// [`completed`](Self::completed) for each reply. [`set_backups`](Self::set_backups) tells it which
-/// servers there are; they may change at any time.
+/// The master owns the replicator together with the log, and calls it from the loop of its node:
+/// the replicator has no thread or clock of its own, and never blocks. At each iteration the master
+/// calls [`call`](Self::call), which places and sends replicas of open segments and re-replicates
+/// sealed ones, and [`completed`](Self::completed) for each reply.
+/// [`set_backups`](Self::set_backups) passes the list of servers, which may change at any time.
 ///
 /// A byte of the log is reported durable once all replicas of its segment hold that byte. If a
 /// replica of an open head is given up, the head is closed, and its successor must be
@@ -88,7 +89,7 @@ pub struct Replicator {
     min_open: u64,
     /// The value of `min_open` that the coordinator has confirmed.
     confirmed: u64,
-    /// A backup has said that this master is being recovered.
+    /// Whether a backup has replied that this master is being recovered.
     fenced: bool,
     outlook_state: OutlookState,
     chance: u64,
@@ -177,8 +178,8 @@ impl Replicator {
         (self.min_open > self.confirmed).then_some(self.min_open)
     }
 
-    /// Notes that the coordinator has made it durable that open heads below `segment` are void, and
-    /// reports to the log what has become durable with that.
+    /// Notes that the coordinator has durably recorded that open heads below `segment` are void.
+    /// Reports to the log what has become durable by that.
     pub fn confirm(&mut self, segment: u64, log: &mut Log) {
         self.confirmed = self.confirmed.max(segment);
         self.report_durable(log);
@@ -191,7 +192,7 @@ impl Replicator {
         self.fenced
     }
 
-    /// Counters of events since the start.
+    /// Returns the counters of events since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -486,7 +487,7 @@ impl Replicator {
         }
     }
 
-    /// Describes its state, for messages.
+    /// Describes the replicator's state, for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let open = self.open.iter().map(|(segment, open)| {

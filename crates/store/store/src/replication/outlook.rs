@@ -3,17 +3,17 @@
 //! A log with N replicas needs N + 1 servers. With fewer, nothing becomes durable however long a
 //! client waits, so a master that has lacked servers for [`FEW_FOR`] refuses changes instead of
 //! letting its clients run into their timeouts. Nothing becomes durable either while too many of
-//! the servers take no replicas because their disks are full or have failed. A backup's refusal
-//! shows only when it is sent something, so that counts once a write has waited for [`STUCK_FOR`]
-//! without progress.
+//! the servers take no replicas because their disks are full or have failed. A backup shows that
+//! only when something is sent to it, so refusals count only once a write has waited for
+//! [`STUCK_FOR`] without progress.
 
 use super::Replicator;
 use sprat_log::Log;
 use sprat_net::Nanos;
 use std::time::Duration;
 
-/// How long there may be too few servers before changes are refused. Shorter absences are waited
-/// for: a server restarts, or several start together.
+/// How long there may be too few servers before changes are refused. During shorter absences
+/// clients wait: a server restarts, or several start together.
 pub const FEW_FOR: Duration = Duration::from_secs(2);
 
 /// How long a write may wait for servers that refuse it before changes are refused.
@@ -36,8 +36,8 @@ pub enum Outlook {
 pub(super) struct OutlookState {
     /// Since when there are too few servers.
     few: Option<Nanos>,
-    /// The durable position of the log when writes began to wait for servers that refuse them, and
-    /// the time of that.
+    /// Set when writes began to wait for servers that refuse them: the log's durable position at
+    /// that time, and the time.
     stuck: Option<(u64, Nanos)>,
     outlook: Outlook,
 }

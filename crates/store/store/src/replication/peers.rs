@@ -10,12 +10,12 @@ use std::time::Duration;
 /// A server that keeps replicas for other servers' logs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackupServer {
-    /// Its id.
+    /// The server's id.
     pub server: u32,
-    /// The address of its node.
+    /// The address of the server's node.
     pub address: SocketAddr,
-    /// The number of its rack. Servers in one rack have the same number within one list of servers;
-    /// numbers of different lists must not be compared.
+    /// The number of the server's rack. Servers in one rack have the same number within one list of
+    /// servers; numbers of different lists must not be compared.
     pub rack: u32,
 }
 
@@ -31,8 +31,8 @@ impl Site {
         Self { rack, host: address.ip() }
     }
 
-    /// How much it shares with another: 0 nothing, 1 the host, 2 the rack, 3 both. The less, the
-    /// better.
+    /// Returns how much this site shares with another: 0 nothing, 1 the host, 2 the rack, 3 both.
+    /// The less it shares, the better.
     fn nearness(self, other: Self) -> u8 {
         2 * u8::from(self.rack == other.rack) + u8::from(self.host == other.host)
     }
@@ -49,13 +49,14 @@ struct Peer {
     address: SocketAddr,
     rack: u32,
     session: Option<SessionId>,
-    /// After a failure: the time until which it is chosen only if no other server is left.
+    /// After a failure: the time until which the master chooses the server only if no other is
+    /// left.
     backoff_until: Nanos,
-    /// Failures since its last success.
+    /// Failures since the server's last success.
     failures: u32,
-    /// Why it failed the last time.
+    /// The reason of the server's last failure.
     refusal: String,
-    /// Replicas under way for which it was chosen.
+    /// Replicas for which the server was chosen and that are not complete yet.
     load: usize,
 }
 
@@ -109,7 +110,7 @@ impl Peers {
     }
 
     /// Returns whether these servers, together with the master's, are in fewer racks than they
-    /// could be if there are `racks` of them.
+    /// could be, given that there are `racks` racks.
     pub(super) fn are_in_too_few_racks(
         &self,
         servers: impl Iterator<Item = u32>,
@@ -153,8 +154,8 @@ impl Peers {
     }
 
     /// Notes that a peer has failed: for a while it is chosen only if no other is left. That time
-    /// doubles with each failure in a row, or a server with a dead disk would hold up all logs
-    /// every few seconds.
+    /// doubles with each failure in a row, so that a server with a dead disk does not hold up all
+    /// logs every few seconds.
     pub(super) fn back_off(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.backoff_until <= now
@@ -262,7 +263,7 @@ mod tests {
         let mut backed_off_for = |peers: &mut Peers| {
             let begun = now;
             peers.back_off(2, now, "");
-            peers.back_off(2, now, ""); // for another replica, whose write fails with the first
+            peers.back_off(2, now, ""); // the write to a second replica fails too
             while peers.choose_healthy(now, &[3], |_| 0).is_none() {
                 assert_eq!(peers.choose(now, &[3], |_| 0), Some(2), "where there is nobody else");
                 now = now + BACKOFF;
@@ -275,8 +276,8 @@ mod tests {
         assert_eq!(backed_off_for(&mut peers), 2);
     }
 
-    /// Servers by rack and host, the first of which is the master's own, and the backups chosen one
-    /// after another for its replicas.
+    /// Returns servers by rack and host, the first of which is the master's own, and the backups
+    /// that are chosen one after another for its replicas.
     fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<BackupServer>, Vec<u32>) {
         let member = |(server, &(rack, host)): (u32, &(u32, u8))| {
             let port = 100 + u16::try_from(server).expect("few");

@@ -6,13 +6,14 @@ use std::ops::Range;
 /// A replica of an open segment.
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
-    /// The backup that keeps it.
+    /// The backup that keeps the replica.
     pub(super) server: u32,
     /// Bytes that the backup has acknowledged.
     pub(super) acked: usize,
     /// Whether the backup has acknowledged the seal.
     pub(super) sealed: bool,
-    /// The bytes and the seal that it will have once the write under way succeeds.
+    /// The number of bytes that the replica will have once the write under way succeeds, and
+    /// whether it will have the seal.
     pub(super) under_way: Option<(usize, bool)>,
     /// Bytes that the backup can take after `acked`.
     pub(super) room: usize,
@@ -27,9 +28,9 @@ impl Replica {
 /// The part of a segment that may be sent to backups now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sendable {
-    /// Bytes from its beginning.
+    /// Bytes from the segment's beginning.
     pub(super) up_to: usize,
-    /// Whether its seal may follow them.
+    /// Whether the segment's seal may follow these bytes.
     pub(super) seal: bool,
 }
 
@@ -51,8 +52,9 @@ pub(super) struct OpenReplicas {
     pub(super) replicas: Vec<Replica>,
     /// Backups that may have a part of a replica, which does not count.
     pub(super) given_up: Vec<u32>,
-    /// A head of which a replica was given up. Open replicas of it are void, so its bytes count as
-    /// durable only once it is sealed and the coordinator has confirmed that.
+    /// Whether this is a head of which a replica was given up. Its open replicas are void, so its
+    /// bytes count as durable only once the head is sealed and the coordinator has confirmed the
+    /// next head.
     pub(super) tainted: bool,
     /// The progress that has been reported to the log.
     pub(super) reported: Reported,
@@ -98,9 +100,9 @@ impl OpenReplicas {
 /// oldest first; `None` for a survivor. `header_everywhere` says whether the header of the second
 /// head is on all its backups.
 ///
-/// The bytes of the oldest head may be sent at any time, and of the next one only its header. The
-/// oldest is sealed only once that header is everywhere, so that the log always has an open head.
-/// Other bytes of the next follow once the oldest is durable and sealed.
+/// All bytes of the oldest head may be sent, and of the next head only its header. The oldest head
+/// is sealed only once that header is on all backups, so that the log always has an open head.
+/// Other bytes of the next head follow once the oldest one is durable and sealed.
 pub(super) fn sendable(
     open: &OpenSegment,
     head: Option<usize>,

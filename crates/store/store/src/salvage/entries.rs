@@ -43,8 +43,8 @@ fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
         .find(|&at| begins_at(bytes, at, next_table))
 }
 
-/// Returns whether a whole entry begins there. Checks the table first: checking the checksums of
-/// what begins at every byte would take hours.
+/// Returns whether an undamaged entry begins at offset `at`. Checks the entry's table first:
+/// computing a checksum for every offset would take hours.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
     entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()

@@ -32,16 +32,15 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// The number of faults that are kept, with their positions: the first ones. Later ones are only
-/// counted.
+/// The largest number of faults that are kept with their positions. Later faults are only counted.
 pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SalvageFault {
-    /// The file.
+    /// Path of the file that is damaged.
     pub file: PathBuf,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// A description of the fault.
     pub what: String,
@@ -56,7 +55,7 @@ impl fmt::Display for SalvageFault {
 /// The faults found, in order.
 #[derive(Clone, Debug, Default)]
 pub struct SalvageFaults {
-    /// The first [`MAX_FAULTS`].
+    /// The first [`MAX_FAULTS`] faults.
     pub kept: Vec<SalvageFault>,
     /// The number of all faults.
     pub count: u64,
@@ -86,10 +85,11 @@ pub struct Salvage {
     pub faults: SalvageFaults,
     /// Tables have ids below this one: entries of others are not recognized.
     next_table: u32,
-    /// Whether the file was closed in order. Otherwise its last write may be unfinished, which is
-    /// not a fault.
+    /// Whether the file was closed in order. Otherwise its last write may be unfinished, and the
+    /// salvage does not report that as a fault.
     clean: bool,
-    /// The head of a log that was closed in order, and its bytes of log.
+    /// For a log that was closed in order: the id of its head, and the number of the bytes of log
+    /// in the head.
     closed: Option<(u64, u32)>,
     /// Whether the file is a log, in which every segment but the newest head must be sealed; a
     /// replica need not be.
@@ -175,7 +175,7 @@ fn newest_header(
 pub struct SalvageTotals {
     /// Segments that count.
     pub segments: u64,
-    /// Whole entries in them.
+    /// Whole entries in these segments.
     pub entries: u64,
     /// Bytes of log in whole chunks.
     pub bytes: u64,

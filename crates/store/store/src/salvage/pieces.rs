@@ -13,14 +13,14 @@ const WINDOW: usize = 16 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     incarnation: u32,
-    /// Their position in the segment's log.
+    /// Position of these bytes in the segment's log.
     pub(super) log_offset: u64,
     pub(super) len: u64,
-    /// Their offset in the file.
+    /// Offset of these bytes in the file.
     pub(super) file_offset: u64,
     /// Whether the segment is a head, not a survivor of the cleaner.
     pub(super) head: bool,
-    /// The chunk whose checksum they must match; `None` if its header is damaged.
+    /// The chunk whose checksum the bytes must match; `None` if its header is damaged.
     chunk: Option<Chunk>,
 }
 
@@ -31,18 +31,19 @@ impl Piece {
         Ok(bytes)
     }
 
-    /// Returns whether `bytes` are what was written.
+    /// Returns whether `bytes` match the checksum of the piece's chunk.
     pub(super) fn is_whole(&self, bytes: &[u8]) -> bool {
         self.chunk.is_some_and(|chunk| chunk.check(bytes).is_ok())
     }
 }
 
-/// The pieces found of a segment.
+/// The pieces of a segment that were found.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
-    /// At least one, in the order of the log.
+    /// The pieces in the order of the log: at least one.
     pub(super) pieces: Vec<Piece>,
-    /// Bytes of log that it had at least, as the chunks' headers say of earlier ones.
+    /// The least number of bytes of log that the segment had. Each chunk header states how many
+    /// bytes were durable when it was written.
     pub(super) least: u64,
     /// Whether a chunk says that the segment ends there.
     pub(super) ended: bool,
@@ -57,7 +58,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Searches the file.
+    /// Searches the file for chunks, and adds them.
     pub(super) fn find(&mut self, file: &File, size: u64, seed: Seed) -> io::Result<()> {
         // The end of a window may cut its last header, so the next window begins that much earlier.
         let overlap = CHUNK_HEADER_BYTES as u64 - 1;
@@ -119,8 +120,8 @@ impl Pieces {
     }
 }
 
-/// Adds the bytes between two chunks whose distance in the file is as in the log with one header
-/// between: the header between them is damaged, and its bytes may be whole.
+/// Adds the bytes between two chunks if the gap in the file has exactly room for the log bytes that
+/// are missing and one header: that header is damaged, but its bytes may be whole.
 fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for next in pieces {

@@ -66,14 +66,15 @@ impl Handle {
         // A thread that panicked has reported that on standard error.
         let _ = self.thread.join();
         if let Some(catalog_writer) = self.catalog_writer {
-            let _ = catalog_writer.join(); // as above
+            // If the catalog writer panicked, that thread too has reported it.
+            let _ = catalog_writer.join();
         }
     }
 }
 
 impl Link {
-    /// Fetches copies of the catalog. The node has one of version `copied`, or none if that is
-    /// zero.
+    /// Makes the session fetch copies of the catalog. The node has one of version `copied`, or none
+    /// if that is zero.
     pub(super) fn keeping_copies(mut self, copied: u64) -> Self {
         self.session = self.session.keeping_copies(copied);
         self
@@ -135,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Fetches the coordinator's current catalog: from then on the session takes nothing older.
+    /// Fetches the coordinator's current catalog, and a copy of it to be kept.
     pub(super) fn catalog(
         &mut self,
     ) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
@@ -159,7 +160,7 @@ impl Link {
                     })?;
                     return Ok((copy, catalog));
                 }
-                // One of several coordinators may have answered that leads no more.
+                // One of several coordinators may have answered although it no longer leads.
                 _ if self.coordinators > 1 && Instant::now() < until => {
                     self.client.core_mut().switch_coordinator("");
                     pause(NEXT_COORDINATOR_DELAY);
@@ -246,7 +247,7 @@ impl Link {
                 }
                 Ok(false) => heard = Instant::now(),
                 Err(gone @ ServerError::Gone(_)) => {
-                    let _ = end.send(Err(gone)); // without a receiver, the process is ending
+                    let _ = end.send(Err(gone)); // if there is no receiver, the process is ending
                     return;
                 }
                 Err(_) if ended.load(Ordering::Acquire) => {}
@@ -283,9 +284,9 @@ pub(super) struct ControlledNode {
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Records the ages of the files that have been opened, then writes copies of the catalog until
-/// there are no more to come; of those that wait, the newest. It has its own thread, since a busy
-/// disk must not delay the renewal of the lease.
+/// Records the ages of the files that have been opened. Then writes copies of the catalog until
+/// there are no more to come; of several that wait, only the newest. This has its own thread, since
+/// a busy disk must not delay the renewal of the lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
     dir.note_ages();
     let mut fails = false;
@@ -317,7 +318,7 @@ pub(super) fn start(
     let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
     let Link { mut session, cluster_identity, .. } = link;
-    // The locator that it enlisted with may lack the port that the driver got.
+    // The locator with which the node enlisted may lack the port that the driver got.
     session.set_locator(&node.locator);
     let mut catalog_writer = None;
     let copies = match node.catalog.clone() {
@@ -350,7 +351,8 @@ pub(super) fn start(
 /// How long the first assignment may take.
 const FIRST_TABLES: Duration = Duration::from_secs(10);
 
-/// Gives the master a moment to apply an assignment, so that the coordinator learns of it at once.
+/// Gives the master a moment to apply an assignment, so that the next request reports it to the
+/// coordinator at once.
 fn wait_applied(outbox: &Outbox, version: u64) {
     wait_until(Duration::from_millis(100), Duration::from_micros(50), || {
         outbox.applied() >= version

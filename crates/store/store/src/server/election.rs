@@ -90,7 +90,7 @@ impl Thread {
         self.settings.node.now()
     }
 
-    /// Does the election's next duty, and informs the coordinator of the outcome.
+    /// Carries out the election's next action, and informs the coordinator of the outcome.
     fn step(&mut self) {
         self.bridge.relay_resignation(self.now(), &mut self.election);
         let sent = self.now();
@@ -112,7 +112,7 @@ impl Thread {
             }
             ElectionAction::WaitUntil(until) => pause(until.since(sent).min(MAX_SLEEP)),
         }
-        // The duty took time, so the coordinator is informed as of now.
+        // The action took time, so the coordinator is informed as of now.
         let now = self.now();
         let Self { settings: ElectionSettings { place, node, .. }, election, bridge, .. } = self;
         if bridge.publish(now, election, |term| open(place, term)) {

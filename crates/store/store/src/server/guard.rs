@@ -7,14 +7,14 @@ use sprat_net::{Locator, Transport};
 use sprat_rpc::Credentials;
 use std::sync::Arc;
 
-/// Devices past the kernel that end in another process of this machine.
+/// Kinds of devices that bypass the kernel and whose other end is a process of this machine.
 const LOCAL_DEVICES: &[&str] =
     &["net_memif", "net_virtio_user", "net_vhost", "net_ring", "net_null"];
 
 /// Which peers a process accepts, and its own identity.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// The process's identity: with one, it speaks only to members of the same cluster.
+    /// The process's identity: with one, it communicates only with members of the same cluster.
     pub identity: Option<Arc<Identity>>,
     /// Whether peers on other machines are accepted without an identity.
     pub insecure: bool,

@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 /// How long a data thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The thread that serves them.
+/// A handle of the thread that serves the metrics.
 pub(super) struct Handle {
-    /// The address at which they are served.
+    /// The address at which the metrics are served.
     pub(super) bound: SocketAddr,
     end: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -28,7 +28,7 @@ pub(super) struct Handle {
 impl Handle {
     /// Stops serving; the address is free on return.
     pub(super) fn end(self) {
-        let _ = self.end.send(()); // it may have ended
+        let _ = self.end.send(()); // the thread may have ended already
         let _ = self.thread.join(); // a thread that panicked has reported that
     }
 }
@@ -77,8 +77,8 @@ pub(super) fn serve(
     Ok(Handle { bound, end, thread: thread.map_err(ServerError::system("start a thread"))? })
 }
 
-/// Collects the counters in Prometheus' text format. If there are several nodes, each counter has
-/// the node's number as a label.
+/// Collects the counters in Prometheus' text format; `None` if a node does not answer. If there are
+/// several nodes, each counter has the node's number as a label.
 fn collect(nodes: &[(Outbox, NodeHandle)]) -> Option<String> {
     let request = |(outbox, data): &(Outbox, NodeHandle)| {
         let (sender, receiver) = channel();
@@ -108,8 +108,8 @@ fn with_node_label(figure: Figure, number: u32) -> Figure {
     Figure { name: name.into(), value: figure.value }
 }
 
-/// Renders figures as text: those with the same name, which differ in their labels, stand together
-/// below its type.
+/// Renders figures as text. Figures with the same name, which differ in their labels, follow the
+/// line with the name's type.
 fn render_figures(figures: Vec<Figure>) -> String {
     let mut named: Vec<(String, Vec<Figure>)> = Vec::new();
     for figure in figures {

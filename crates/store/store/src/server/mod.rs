@@ -102,38 +102,38 @@ fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError>
 
 /// Where and how a node runs.
 struct NodeSettings {
-    /// The name of its thread.
+    /// The name of the node's thread.
     name: String,
     /// The address at which the node listens.
     locator: Locator,
     policy: Policy,
-    /// The core that its thread is pinned to.
+    /// The core that the thread is pinned to; `None` if it is not pinned.
     core: Option<usize>,
-    /// Its part of a device that several nodes share.
+    /// The node's part of a device that several nodes share.
     share: Option<DeviceShare>,
 }
 
 /// A data node of a running server.
 #[derive(Clone, Debug)]
 pub struct DataNode {
-    /// Where clients reach its objects.
+    /// Where clients reach the node's objects.
     pub listen: Locator,
-    /// The contents that its log had at the start.
+    /// The contents that the node's log had at the start.
     pub restored: Restored,
 }
 
 /// A running server or coordinator.
 ///
-/// [`start`](Self::start) and its siblings return once it serves. It runs on threads of its own
-/// until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
-/// fails; [`wait`](Self::wait) returns how it ended. Dropping it does not stop it.
+/// [`start`](Self::start) and its siblings return once the server serves. It runs on threads of its
+/// own until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
+/// fails; [`wait`](Self::wait) returns how it ended. Dropping a `Server` does not stop it.
 pub struct Server {
-    /// Handles of its nodes, in the order in which they must stop.
+    /// Handles of the server's nodes, in the order in which they must stop.
     node_handles: Vec<NodeHandle>,
     control_threads: Vec<agent::Handle>,
     /// The election thread, if this is one of several coordinators.
     election: Option<JoinHandle<()>>,
-    /// Which peers it accepts, and its own identity.
+    /// Which peers the server accepts, and its own identity.
     guard: Guard,
     /// Ends the control threads and the election thread.
     ended: Arc<AtomicBool>,
@@ -190,8 +190,8 @@ impl Server {
     }
 
     /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at
-    /// `locator`, which must name an address and a port. Returns when etcd has answered, for which
-    /// it waits half a minute, whether this coordinator leads or stands by.
+    /// `locator`, which must name an address and a port. Returns once etcd has answered, whether
+    /// this coordinator leads or stands by. It waits for etcd for half a minute at most.
     ///
     /// # Errors
     /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, lacks an
@@ -244,6 +244,10 @@ impl Server {
     /// cannot be opened, the data directory or its files cannot be used, the log cannot be
     /// replayed, the coordinator cannot be reached or refuses the server, or the operating system
     /// refuses a thread.
+    ///
+    /// # Panics
+    /// When `listen` does not have 1 to [`MAX_NODES`] locators, or `cores` is neither empty nor has
+    /// a core for each locator.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen =
             options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
@@ -316,7 +320,7 @@ impl Server {
         }
     }
 
-    /// A handle that stops the server.
+    /// Returns a handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { ended: Arc::clone(&self.ended), node_handles: self.node_handles.clone() }
@@ -349,7 +353,8 @@ impl Server {
         self.ended.store(true, Ordering::Release);
         self.control_threads.drain(..).for_each(agent::Handle::join);
         if let Some(election) = self.election.take() {
-            let _ = election.join(); // as below
+            // A thread that panicked has reported that on standard error.
+            let _ = election.join();
         }
         if let Some(metrics_server) = self.metrics_server.take() {
             metrics_server.end();
@@ -385,8 +390,8 @@ impl Server {
         Ok((bound, self.node_handles.last().expect("just started").clone()))
     }
 
-    /// Starts a thread that opens the driver, makes the service with `make` and runs a node of
-    /// both; returns once the node runs. The service is made on its own thread, since it need not
+    /// Starts a thread that opens the driver, makes the service with `make`, and runs a node with
+    /// both. Returns once the node runs. The service is made on its own thread, since it need not
     /// be [`Send`]; `make` is given the time at which the node's clock began.
     fn spawn_node<S: Service>(
         &mut self,
@@ -410,7 +415,8 @@ impl Server {
                     "pin the {name} thread to core {core}"
                 )))?;
             }
-            let credentials = guard.credentials()?; // of a clock that has just begun
+            // The runner's clock has just begun: credentials require that.
+            let credentials = guard.credentials()?;
             let service = make(runner.clock_start())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,

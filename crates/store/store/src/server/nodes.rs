@@ -99,8 +99,8 @@ impl Server {
         let opening = options.clone();
         let bound = match dir {
             Some(dir) if options.copies > 0 => {
-                drop(report); // its log begins empty
-                outbox.set_lease(Nanos(0)); // it serves only while it has a lease
+                drop(report); // the log of this master begins empty
+                outbox.set_lease(Nanos(0)); // the master serves only while it has a lease
                 let path = dir.replicas();
                 let make =
                     move |begun| open::open_cluster_node(&opening, &path, enlisted, inbox, begun);
@@ -130,8 +130,8 @@ impl Server {
             }
         };
         let handle = self.node_handles.last().expect("just started").clone();
-        // Other servers reach it where it enlisted; only clients may be directed to a port that the
-        // kernel chose.
+        // Other servers reach the node where it enlisted. Only clients may be directed to a port
+        // that the kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
         let node = agent::ControlledNode {
             locator,
@@ -160,7 +160,7 @@ fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerErr
     Ok(())
 }
 
-/// Returns whether the nodes listen at consecutive ports, past the kernel, on one device.
+/// Returns whether the nodes listen at consecutive ports of one device that bypasses the kernel.
 fn share_a_device(listen: &[Locator]) -> bool {
     let [first, others @ ..] = listen else { return false };
     let follows = |(number, locator): (u16, &Locator)| {

@@ -41,9 +41,9 @@ pub enum Durability {
 /// How to run a server: the arguments of [`Server::start`](super::Server::start).
 ///
 /// One process may have several nodes, one for each locator in [`listen`](Self::listen); they share
-/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. With [`copies`](Self::copies)
-/// a node's log is kept on other servers, and its disk has replicas for them; without, the log is
-/// on its own disk. Start from [`alone`](Self::alone) and change what differs:
+/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. If [`copies`](Self::copies) is
+/// not zero, a node's log is kept on other servers, and its disk has replicas for them; otherwise
+/// the log is on its own disk. Start from [`alone`](Self::alone) and change what differs:
 ///
 /// ```no_run
 /// use sprat_store::server::{Server, ServerOptions};
@@ -55,16 +55,16 @@ pub enum Durability {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Locator of the coordinator, or of several.
+    /// Locator of the coordinator, or locators of several.
     pub coordinator: String,
     /// Whether this process includes the coordinator.
     pub embedded: bool,
     /// Where clients reach the objects: a locator for each node, 1 to
     /// [`MAX_NODES`](super::MAX_NODES).
     pub listen: Vec<String>,
-    /// Memory for the logs of all nodes, bytes.
+    /// Memory for the logs of all nodes, in bytes.
     pub memory: u64,
-    /// Disk space for them, bytes.
+    /// Disk space for all nodes, in bytes.
     pub disk: u64,
     /// Data directory.
     pub data: PathBuf,
@@ -85,7 +85,7 @@ pub struct ServerOptions {
     pub timed: bool,
     /// The event that is counted for each request, instead of its time.
     pub counted: Option<PerfEvent>,
-    /// Which peers it accepts, and its own identity.
+    /// Which peers the server accepts, and its own identity.
     pub guard: Guard,
     /// How often the coordinator declared this process dead, so that it started again.
     pub deaths: u64,
@@ -98,15 +98,15 @@ pub struct Restored {
     pub report: ReplayReport,
     /// Live objects.
     pub objects: u64,
-    /// From the first byte read to the last object restored.
+    /// Time from the first byte read to the last object restored.
     pub elapsed: Duration,
     /// How the disk is accessed; empty without a disk.
     pub access: String,
 }
 
 impl ServerOptions {
-    /// A small server that is a cluster by itself: 64 MiB of memory and 256 MiB of disk, every
-    /// write durable, on loopback ports that the kernel chooses.
+    /// Returns the options of a small server that is a cluster by itself: 64 MiB of memory and 256
+    /// MiB of disk, every write durable, on loopback ports that the kernel chooses.
     #[must_use]
     pub fn alone(data: &Path) -> Self {
         Self {
@@ -132,13 +132,14 @@ impl ServerOptions {
     /// Returns the number of bytes of disk that a server takes by default. It has `nodes` nodes,
     /// which share `memory` bytes, and each node's log has `copies` replicas on other servers.
     ///
-    /// Without replicas: two and a half times the memory, so that the cleaner has segments to
-    /// choose from.
+    /// Without replicas it is two and a half times the memory and 256 MiB more, so that the cleaner
+    /// has segments to choose from.
     ///
-    /// With replicas the server keeps those of `copies` logs on average. Each log needs room for
-    /// its longest, and once more for as much as its memory holds: a cluster that lost power as a
-    /// whole writes new logs while the old ones are still there. With two and a half times the
-    /// memory such a cluster was never recovered, and a cluster with little memory refused writes.
+    /// With replicas each node keeps those of `copies` logs on average. For each of these logs it
+    /// needs room for the longest that the log can be, and once more for as much as the log's
+    /// memory holds: a cluster that lost power as a whole writes new logs while the old ones are
+    /// still there. Two and a half times the memory were too little: such a cluster was never
+    /// recovered, and a cluster with little memory refused writes.
     #[must_use]
     pub fn default_disk_bytes(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {
@@ -153,7 +154,7 @@ impl ServerOptions {
             .saturating_mul(nodes)
     }
 
-    /// Each node's part of the memory and the disk.
+    /// Returns each node's part of the memory and the disk.
     fn divided(&self) -> (u64, u64) {
         let nodes = self.listen.len() as u64;
         (self.memory / nodes, self.disk / nodes)

@@ -14,8 +14,8 @@ enum Ending {
     Either,
 }
 
-/// Several processes on one disk, one after the other. Panics, with the seed, when one does not
-/// find what its predecessor left.
+/// Runs several processes on one disk, one after the other. Panics, with the seed, when a process
+/// does not find what its predecessor left.
 fn lives(seed: u64, durability: Durability, ending: Ending) {
     let mut random = Chance::new(seed);
     let control = MemControl::new(seed);
@@ -24,10 +24,10 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
     let mut log = MiniLog::new(seed);
     let mut clock = 0;
     for life in 0..6 {
-        // Opening may be interrupted too: the next process must cope with what it had written by
-        // then.
+        // Opening may be interrupted too. The next process must cope with what the opening had
+        // written until then.
         if random.one_in(3) {
-            // An operation that fails may have been executed all the same.
+            // An operation that fails may nevertheless have been executed.
             let how = if ending == Ending::Either { Fault::Io } else { Fault::Hang };
             control.fail(random.draw() % 8, how);
         }
@@ -80,7 +80,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
             }
         }
         if random.one_in(5) {
-            // Replay must not depend on the order at the end either.
+            // Poll a last time, in some of the runs: what replay finds must not depend on that.
             log.poll(&mut backup, clock).unwrap();
         }
         end(&control, ending, &mut random);
@@ -141,7 +141,7 @@ fn completions_are_dropped_when_their_entry_is_missing() {
         }
         log.settle(&mut backup);
         drop(backup);
-        // Twice: the head is sealed where it ended, and is not the newest any more.
+        // Opens the log twice: the first opening seals the head, so the second finds a sealed one.
         for life in 0..2 {
             control.kill();
             let (backup, report, segments, newest) =
@@ -153,8 +153,8 @@ fn completions_are_dropped_when_their_entry_is_missing() {
     }
 }
 
-/// Returns a log that is killed after so many steps, or when it has begun to write behind its last
-/// frame; and the steps.
+/// Kills a log after `steps` steps, or earlier if the log has begun to write behind its last frame.
+/// Returns the disk, the log and the number of steps.
 fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5, durable: 40, jitter: 0 });
@@ -176,13 +176,13 @@ fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     unreachable!("it grows, or reaches the step")
 }
 
-/// A header does not count frames that are only in the kernel's memory, whether or not its write
-/// succeeds.
+/// A header does not count frames that are only in the kernel's memory, whether or not the header's
+/// write succeeds.
 #[test]
 fn a_start_that_fails_after_growth_was_interrupted_leaves_a_log_that_opens() {
     for seed in 0..100 {
         let (.., grown) = killed_while_growing(seed, u64::MAX);
-        // Now its first zeroes are being written, and no sync is under way.
+        // At this step the log writes the first zeroes of the new frames, and no sync is under way.
         let (control, log, _) = killed_while_growing(seed, grown - 2);
         control.fail(seed % 2, Fault::Io);
         open(control.open().expect("closed"), &options(Durability::Sync))

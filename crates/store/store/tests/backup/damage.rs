@@ -9,11 +9,12 @@ use sprat_store::backup::{Durability, OpenError};
 use sprat_wire::frame::{FILE_MAGIC, FRAMES_OFFSET};
 use std::collections::BTreeMap;
 
-/// A log file with some contents, and what is known about it.
+/// A log file and its contents.
 struct Built {
     contents: Vec<u8>,
-    /// The durable bytes at the end, and before the last commit.
+    /// The bytes of each segment that are durable at the end.
     segments: Segments,
+    /// By segment, the number of bytes that were durable before the last commit.
     before_last: BTreeMap<u64, usize>,
     newest: u64,
 }
@@ -39,7 +40,7 @@ fn build(seed: u64, close: bool) -> Built {
     }
     let live: Vec<u64> = backup.segments().collect();
     let mut segments = log.segments.clone();
-    // A survivor that no head lists yet is garbage to a restart.
+    // A restart frees a survivor that no head lists yet.
     segments.retain(|id, _| live.contains(id));
     let newest = log.head.unwrap();
     if close {
@@ -49,7 +50,8 @@ fn build(seed: u64, close: bool) -> Built {
     Built { contents: control.contents(), segments, before_last, newest }
 }
 
-/// The bytes that must remain after any cut: all but the last commit of the newest head.
+/// Checks the bytes that remain after a cut. Only the last commit of the newest head may be
+/// missing.
 fn check_kept(built: &Built, replayed: &Segments, what: &str) {
     for (id, bytes) in replayed {
         let before = built
@@ -91,7 +93,7 @@ fn flipped_bits_are_refused_or_reported() {
                         corruption.segment.is_some() || (offset as u64) < FRAMES_OFFSET,
                         "{what}: {corruption}"
                     );
-                    // Nothing was written.
+                    // The refused start has written nothing to the file.
                     control.flip(offset as u64, 0);
                     let now = control.contents();
                     assert!(
@@ -146,7 +148,7 @@ fn damage_to_the_last_commit_is_cut_and_reported() {
         control.flip(offset as u64, 3);
         let (backup, report, segments, _) =
             open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
-        let cut = report.cut.unwrap_or_else(|| panic!("offset {offset}: not told"));
+        let cut = report.cut.unwrap_or_else(|| panic!("offset {offset}: no cut is reported"));
         assert_eq!(
             (cut.segment, cut.offset, cut.log_end as usize),
             (Some(built.newest), at as u64 - 36, before)
@@ -216,7 +218,8 @@ fn another_servers_log_is_refused() {
 
 #[test]
 fn a_file_cut_short_is_refused() {
-    // Also in its first process, before anything but the file's growth has written a header.
+    // The second file is that of a first process, in which only the file's growth has written a
+    // header.
     for closed in [true, false] {
         let contents = build(5, closed).contents;
         let frames = (contents.len() as u64 - FRAMES_OFFSET) / u64::from(FRAME);

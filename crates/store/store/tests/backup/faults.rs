@@ -11,7 +11,8 @@ use sprat_store::backup::{
 use sprat_wire::frame::FRAMES_OFFSET;
 use std::time::Duration;
 
-/// Runs a log until the disk fails; checks that the failure is final, and what is there afterwards.
+/// Runs a log until the disk fails. Checks that the failure is final, and that a restart finds
+/// everything that was acknowledged.
 fn run(seed: u64, durability: Durability, fault: Fault) -> Option<DiskOperation> {
     let control = MemControl::new(seed);
     let options = options(durability);
@@ -43,7 +44,7 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<DiskOperation>
     }
     assert_eq!(backup.failure().unwrap().operation, failed.operation);
     assert!(backup.close(Nanos(clock), |_| ()).is_err());
-    // Only the process ends: an error of the device does not forget what was durable.
+    // Only the process ends: a failed operation does not undo writes that were durable.
     control.kill();
     let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
     log.check(&segments, newest, true);
@@ -65,8 +66,8 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
-/// The existing frames stay in use, and so do those that are freed; what the growth reserved in
-/// vain is released; and when there is space again, the file grows, all of it in one process.
+/// The existing frames stay in use, and so do frames that are freed. What the growth reserved in
+/// vain is released. When there is space again, the file grows, without a restart.
 #[test]
 fn a_full_disk_stops_only_growth() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -163,7 +164,7 @@ fn reported_room_suffices_for_two_commits_and_a_seal() {
         len += bytes;
         (len + backup.room(1), backup.room(1))
     };
-    // Small commits use up the frame before the segment is full.
+    // Small commits fill the frame before they fill the segment.
     let most = (0..250).map(|_| append(20, false).0).last().unwrap();
     assert!(most < SEGMENT as usize - 100);
     let (_, room) = append(20, false);

@@ -81,7 +81,7 @@ struct SmallFilesystem {
 }
 
 impl SmallFilesystem {
-    /// Makes an ext4 of 16 MB, or says why it cannot.
+    /// Makes an ext4 filesystem of 16 MB, or returns why that is not possible.
     fn mount() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let (image, root) = (directory.path().join("image"), directory.path().join("root"));

@@ -45,7 +45,7 @@ fn commit(backup: &mut Backup<MemDisk>) {
 fn a_lost_life_does_not_come_back_when_its_segment_id_does() {
     let control = MemControl::new(1);
     let options = options(Durability::Buffered);
-    // One chunk that ends with its block, so that the next lies in a block of its own.
+    // The first chunk ends exactly where its block ends, so the next chunk has a block of its own.
     let mut first = header(1, Role::Head, &[1]);
     let filler = 4096 - CHUNK_HEADER_BYTES - first.len() - object(b"key", 0).len();
     first.extend(object(b"key", filler));
@@ -63,7 +63,7 @@ fn a_lost_life_does_not_come_back_when_its_segment_id_does() {
 
     let (mut backup, report, segments, _) = open(control.open().unwrap(), &options).unwrap();
     assert!(segments.is_empty());
-    assert_eq!(report.garbage.len(), 1, "what is left of the segment is told");
+    assert_eq!(report.garbage.len(), 1, "what is left of the segment is reported");
     assert_eq!(
         report.highest_segment, 1,
         "and its id is known, so that a log would not take it again"
@@ -83,7 +83,8 @@ fn stale_chunks_behind_a_short_segment_do_not_count() {
     let control = MemControl::new(1);
     let options = Options { max_frames: 2, ..options(Durability::Sync) };
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
-    // Heads alternate between two frames, each shorter than the one before, in ever fewer chunks.
+    // Heads alternate between two frames. Each head is shorter than the one before it, and has
+    // fewer chunks.
     let mut lives = Vec::new();
     for id in 1..=8u64 {
         let mut log = header(id, Role::Head, &[id]);
@@ -124,8 +125,8 @@ fn a_frame_freed_by_a_buffered_head_waits_for_the_head_to_be_on_the_medium() {
             backup.append(id, 0, [&header(id, Role::Head, digest)[..]], id < 3).unwrap();
             commit(&mut backup);
         }
-        // The kernel has head 3, which no longer lists segment 1; two survivors need frames, of
-        // which one is left.
+        // The kernel has head 3, which no longer lists segment 1. Two survivors need frames, and
+        // only one frame is free.
         backup.free(1);
         for id in [4, 5] {
             let log = header(id, Role::Survivor, &[]);

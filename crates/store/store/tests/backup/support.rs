@@ -31,10 +31,10 @@ pub(crate) fn hash(table: u32, key: &[u8]) -> u64 {
     })
 }
 
-/// Segments by id, as replayed.
+/// Segments by id, as a replay returned them.
 pub(crate) type Segments = BTreeMap<u64, Vec<u8>>;
 
-/// Opens the log; checks what holds for every replay.
+/// Opens the log, and checks the properties that every replay must have.
 pub(crate) fn open<D: Disk>(
     disk: D,
     options: &Options,
@@ -67,18 +67,20 @@ pub(crate) fn open<D: Disk>(
 /// A log in memory to which random entries are appended.
 pub(crate) struct MiniLog {
     pub(crate) random: Chance,
-    /// Every byte ever put into a segment, durable or not.
+    /// All bytes that were ever put into a segment, durable or not.
     pub(crate) segments: Segments,
-    /// How far each segment was passed to the backup, and reported durable.
+    /// By segment, the number of bytes that were passed to the backup.
     pub(crate) passed: BTreeMap<u64, usize>,
+    /// By segment, the number of bytes that the backup reported durable.
     pub(crate) durable: BTreeMap<u64, usize>,
     pub(crate) sealed: BTreeSet<u64>,
     /// Segments whose seal was passed to the backup.
     finished: BTreeSet<u64>,
     pub(crate) head: Option<u64>,
     next: u64,
-    /// Segments that the current head lists, and those that it no longer does.
+    /// Segments that the current head lists.
     digest: BTreeSet<u64>,
+    /// Segments that the current head no longer lists.
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
     pub(crate) entries: u64,
@@ -170,7 +172,7 @@ impl MiniLog {
                 return false;
             }
             self.clean();
-            // A survivor counts only once it is durable, and a head lists it.
+            // A survivor counts only when it is durable and a head lists it.
             self.survivors.retain(|id| {
                 let whole = self.durable.get(id) == Some(&self.segments[id].len());
                 if whole {
@@ -302,8 +304,9 @@ impl MiniLog {
         }
     }
 
-    /// Checks a replay against what was appended and reported durable. `promised` says whether
-    /// reports must hold (after a power failure those of a buffered log need not).
+    /// Checks a replay against what was appended and what was reported durable. If `promised`,
+    /// everything that was reported durable must be there; after a power failure that need not be
+    /// true of a buffered log.
     pub(crate) fn check(&self, replayed: &Segments, newest: Option<u64>, promised: bool) {
         for (id, bytes) in replayed {
             let appended =
@@ -322,7 +325,7 @@ impl MiniLog {
         if !promised {
             return;
         }
-        // The newest head that was reported durable, even in part, is there or has a successor.
+        // If part of a head was reported durable, that head or a newer one must be there.
         let heads = self.segments.iter().filter(|(_, bytes)| is_head(bytes)).map(|(id, _)| *id);
         let reported =
             heads.filter(|id| self.durable.get(id).is_some_and(|up_to| *up_to > 0)).max();

@@ -4,7 +4,7 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use std::collections::HashMap;
 
-/// Results by call, until a test takes them.
+/// The result of each call, until a test takes it.
 #[derive(Default)]
 pub(crate) struct Ended {
     pub(crate) results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,
@@ -14,7 +14,7 @@ impl Handler for Ended {
     type Body = ();
 
     fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        panic!("nobody asks a client");
+        panic!("a client gets no requests");
     }
 
     fn gather(&self, (): ()) -> &[u8] {

@@ -4,11 +4,12 @@ use sprat_disk::{Access, FileDisk};
 use sprat_store::backup::Durability;
 use std::path::Path;
 
-/// Small segments and tight frames, so that boundary cases occur often.
+/// Bytes of a segment, and of the frame that it gets. Both are small, and the frame is hardly
+/// larger than the segment, so that limits are reached often.
 pub(crate) const SEGMENT: u32 = 16 << 10;
 pub(crate) const FRAME: u32 = 20 << 10;
 
-/// A file, opened with the access that its durability needs.
+/// Opens a file with the access that its durability needs.
 pub(crate) fn disk(path: &Path, durability: Durability) -> FileDisk {
     let access = match durability {
         Durability::Sync => Access::Direct,

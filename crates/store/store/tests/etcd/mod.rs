@@ -53,7 +53,8 @@ fn rows_are_what_was_written() {
     let wanted: BTreeMap<_, _> =
         wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
     assert_eq!(metadata.load().unwrap(), wanted);
-    // The most changes at once; and a cluster whose name has ours as a prefix has rows of its own.
+    // Write as many changes as one call accepts. Then read a cluster whose name has this cluster's
+    // name as a prefix: it has rows of its own.
     let many: Vec<_> =
         (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();
@@ -70,8 +71,12 @@ fn a_deposed_leader_changes_nothing() {
     let first = lead(&etcd, 1);
     let mut old = Catalog::open(MetadataEtcd::new(place.open().unwrap(), first), 7).unwrap();
     old.enlist(0, (HERE, ""), 2).unwrap();
-    assert_eq!(etcd.claim(first - 1, 2, HERE).unwrap(), None, "it was written since");
-    assert_eq!(etcd.claim(0, 2, HERE).unwrap(), None, "there is one");
+    assert_eq!(
+        etcd.claim(first - 1, 2, HERE).unwrap(),
+        None,
+        "the key was written since that term"
+    );
+    assert_eq!(etcd.claim(0, 2, HERE).unwrap(), None, "a leader exists");
 
     let second = etcd.claim(first, 2, HERE).unwrap().unwrap();
     assert!(second > first);
@@ -83,7 +88,7 @@ fn a_deposed_leader_changes_nothing() {
     assert!(old.lost().is_some());
     let fenced = MetadataEtcd::new(place.open().unwrap(), first).apply(&[row("x", b"")]);
     assert!(matches!(fenced, Err(MetadataError::Fenced { .. })), "{fenced:?}");
-    // A new term of the same coordinator fences its earlier one, too.
+    // A new term of a coordinator also fences the earlier term of the same coordinator.
     let third = etcd.claim(second, 2, HERE).unwrap().unwrap();
     assert!(matches!(new.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), third), 8).unwrap();
@@ -107,7 +112,7 @@ fn many_tables_are_taken_over_in_portions() {
     for catalog in [catalog, open()] {
         assert_eq!(catalog.tablets_of(by).len(), 300);
         assert!(catalog.tablets_of(by).iter().all(|owned| owned.since == 5));
-        assert!(catalog.server(gone).is_none(), "it had nothing else");
+        assert!(catalog.server(gone).is_none(), "a dead server without tablets is removed");
     }
 }
 
@@ -132,7 +137,7 @@ fn an_unreachable_or_silent_etcd_is_named() {
     let begun = Instant::now();
     let unknown = MetadataEtcd::new(silent_place.open().unwrap(), term).apply(&[row("x", b"1")]);
     assert!(matches!(unknown, Err(MetadataError::Unknown { .. })), "{unknown:?}");
-    assert!(begun.elapsed() < PATIENCE, "it is waited for, and not for ever");
+    assert!(begun.elapsed() < PATIENCE, "the wait for the response ends");
 
     // One reachable URL of several is enough, and rows survive the restart.
     etcd.restart();

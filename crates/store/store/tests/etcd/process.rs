@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to start: far more than it needs.
+/// How long etcd may take to start: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts: another process may take a port between the kernel's choice and etcd's start.
+/// Attempts to start etcd: another process may take a port between the kernel's choice and etcd's
+/// start.
 const TRIES: usize = 3;
 
 /// An etcd. Killed when dropped.
@@ -22,7 +23,8 @@ pub(crate) struct EtcdProcess {
 }
 
 impl EtcdProcess {
-    /// Starts one. Returns `None` if etcd is not installed, and notes that the test was skipped.
+    /// Starts an etcd. Returns `None` if etcd is not installed, and notes that the test was
+    /// skipped.
     pub(crate) fn start() -> Option<Self> {
         if Command::new("etcd")
             .arg("--version")
@@ -48,12 +50,12 @@ impl EtcdProcess {
         panic!("etcd does not start");
     }
 
-    /// Starts it again with the same data.
+    /// Starts etcd again with the same data.
     pub(crate) fn restart(&mut self) {
         assert!(self.begin(), "etcd does not start again");
     }
 
-    /// Kills it.
+    /// Kills etcd.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill(); // it may have ended
@@ -61,12 +63,12 @@ impl EtcdProcess {
         }
     }
 
-    /// Its process id, while it runs.
+    /// Returns the process id of etcd, while it runs.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Its data directory.
+    /// Returns the data directory of etcd.
     pub(crate) fn data(&self) -> &Path {
         self.dir.path()
     }
@@ -105,8 +107,8 @@ impl Drop for EtcdProcess {
     }
 }
 
-/// A temporary directory, in memory if possible: on a disk, other processes' writes can hold up
-/// etcd's for longer than the tests' deadlines.
+/// Makes a temporary directory, in memory if possible. On a disk, the writes of other processes can
+/// delay etcd's writes beyond the tests' deadlines.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }

@@ -1,5 +1,5 @@
-//! A disk that fails under a master: what is acknowledged stays, and what is not is never reported
-//! as true.
+//! A disk fails under a master. Acknowledged changes stay, and no reply reports an unacknowledged
+//! change as done.
 
 use crate::faults::world::{Reply, TABLE, World, master};
 use proptest::prelude::*;
@@ -49,8 +49,8 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         let reply = world.wait(failing);
         assert_stopped(&reply, reason);
         assert_stopped(&reply, "memory");
-        // One read came before the failure, one comes after it: neither may reveal the second
-        // value.
+        // The first read arrived before the failure, and the second arrives after it. Neither may
+        // return the second value.
         let early = world.wait(early);
         assert!(early.status == Status::WritesStopped || early.body == b"first", "{early:?}");
         assert_stopped(&world.ask(&read(b"kept")), reason);
@@ -60,7 +60,7 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         let delta = Request::IncrementI64 { table: TABLE, key: b"number", delta: 1 };
         assert_stopped(&world.ask(&delta), reason);
         assert_stopped(&world.ask(&Request::Scan { table: TABLE, after: None }), reason);
-        // What is on disk can still be read.
+        // Objects that are on disk can still be read.
         assert_eq!(world.ask(&read(b"there")).body, b"before");
         assert_eq!(world.ask(&read(b"never")).status, Status::NotFound);
         assert!(world.node.service().stopped().is_some_and(|why| why.contains(reason)));
@@ -88,7 +88,8 @@ fn failed_removals_are_not_acknowledged() {
     control.fail(0, Fault::Io);
     let call = world.begin(&remove(b"a"));
     assert_stopped(&world.wait(call), "Input/output error");
-    // The object is gone from memory, perhaps not from the disk: neither answer would be true.
+    // The object is gone from memory but may still be on the disk. The master can report neither
+    // that the object exists nor that it does not.
     assert_stopped(&world.ask(&read(b"a")), "Input/output error");
     let condition =
         Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
@@ -110,7 +111,7 @@ fn hanging_writes_are_not_revealed() {
     }
     assert_eq!(world.take(write), None);
     for call in reads {
-        assert_eq!(world.take(call), None, "a read told of a write that may be lost");
+        assert_eq!(world.take(call), None, "a read revealed a write that may be lost");
     }
     assert_eq!(world.ask(&read(b"b")).body, b"other", "others go on");
 }
@@ -124,7 +125,7 @@ fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
     control.crash();
     let before = control.contents();
     control.set_capacity(before.len() as u64);
-    // No room to grow: the log is read, and takes no writes.
+    // The log has no space to grow: it can be read, but takes no writes.
     let mut world = start(&control, Durability::Sync);
     assert_eq!(world.ask(&read(b"a")).body, b"1");
     drop(world);
@@ -135,8 +136,8 @@ fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
     assert_eq!(world.ask(&put(b"a", b"2")).status, Status::Ok);
 }
 
-/// A disk that fills up under a master: writes are refused for that reason, nothing else fails, and
-/// both removals and new space make room without a restart.
+/// A disk fills up under a master. The master refuses writes for that reason, and nothing else
+/// fails. Removals make space without a restart, and so does a larger disk.
 #[test]
 fn a_full_disk_can_be_emptied() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -200,15 +201,15 @@ fn a_full_disk_can_be_emptied() {
     }
 }
 
-/// A change under way, and the value that it gives its key.
+/// A change that was not yet acknowledged, and the value that it gives its key.
 struct PendingChange {
     call: CallId,
     key: u8,
     value: Option<Vec<u8>>,
 }
 
-/// One history: changes until the disk fails, then a restart after a crash or a kill. Everything
-/// acknowledged must be there, and of the rest only what was requested.
+/// Runs one history: changes until the disk fails, then a restart after a crash or a kill. All
+/// acknowledged changes must be there. Of the others, only requested changes may be there.
 fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
@@ -220,7 +221,7 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         random >> 33
     };
-    // By key: the acknowledged value, and the requests under way.
+    // By key, the value that was acknowledged last.
     let mut certain: BTreeMap<u8, Option<Vec<u8>>> = BTreeMap::new();
     let mut under_way: Vec<PendingChange> = Vec::new();
     let mut stopped = 0;
@@ -265,7 +266,7 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
             break;
         }
     }
-    // What is acknowledged can still be read, unless something unacknowledged hides it.
+    // Acknowledged values can still be read, except those of keys with an unacknowledged change.
     let hidden: Vec<u8> = under_way.iter().map(|change| change.key).collect();
     let quiet = world.node.service().stopped().is_some();
     for (key, value) in certain.iter().filter(|(key, _)| !hidden.contains(key)) {
@@ -274,7 +275,8 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
             (Some(reply), Some(value)) => {
                 assert_eq!((reply.status, &reply.body), (Status::Ok, value))
             }
-            // The object is not there; after a failed removal no absence is certain.
+            // The object is not there. After a failed removal no read can be sure of that, so
+            // `WritesStopped` is right too.
             (Some(reply), None) => {
                 assert!(
                     matches!(reply.status, Status::NotFound | Status::WritesStopped),
@@ -358,7 +360,7 @@ fn scans_reveal_only_durable_objects() {
             && let Some(reply) = world.take(scan)
         {
             let count = Items::new(&reply.body, 1).flatten().count();
-            assert_eq!(count, 1, "it was asked behind the write");
+            assert_eq!(count, 1, "the scan was sent after the write");
             scanned_at = Some(turn);
         }
     }

@@ -1,4 +1,5 @@
-//! Clients that take none of the answers to their requests: others are served all the same.
+//! Clients that take none of the replies to their requests must not keep the server from serving
+//! other clients.
 
 use crate::faults::world::{TABLE, World, address, master};
 use sprat_disk::MemControl;
@@ -9,12 +10,13 @@ use sprat_store::master::Master;
 use sprat_wire::op::{Condition, Request, Status};
 use zerocopy::IntoBytes as _;
 
-/// Sessions of the hoarder, and calls on each: more than there are places for answers.
+/// Number of the hoarder's sessions, and of calls in each session. Together they have more replies
+/// than the server may hold.
 const SESSIONS: usize = 300;
 const CALLS: usize = 32;
 
-/// Bytes of an answer: more than a frame holds, so that the server keeps it until all of it has
-/// been taken.
+/// Bytes of a reply: more than fits in a frame, so that the server keeps the reply until the client
+/// has taken all of it.
 const LONG: usize = 9500;
 
 fn figure(world: &mut World<Master<sprat_disk::MemDisk>>, name: &str) -> u64 {
@@ -57,9 +59,13 @@ fn clients_that_take_no_answers_do_not_block_others() {
             world.turn();
         }
         let held = figure(&mut world, counter);
-        assert!(held > 4000, "all that it may have: {held}");
+        assert!(held > 4000, "the hoarder holds all replies that it may: {held}");
         assert!(figure(&mut world, "shares_refused_total") > 0);
-        assert_eq!(figure(&mut world, "shares_scarce"), 1, "that is shown");
+        assert_eq!(
+            figure(&mut world, "shares_scarce"),
+            1,
+            "the metrics show that replies are scarce"
+        );
         for _ in 0..50 {
             assert_eq!(world.ask(&Request::Read { table: TABLE, key: b"short" }).body, b"1");
             assert_eq!(world.ask(&read).body.len(), LONG);
@@ -72,7 +78,7 @@ fn clients_that_take_no_answers_do_not_block_others() {
             };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }
-        // After a long silence the sessions are closed, and their answers released.
+        // After a long silence the server closes the sessions and drops their replies.
         for _ in 0..120_000 {
             world.turn();
         }

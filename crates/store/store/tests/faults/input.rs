@@ -39,7 +39,7 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Valid requests, valid requests with a few bytes changed or cut, and noise.
+/// Generates valid requests, requests with a few bytes changed or cut off, and noise.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let changed = (
         some_request(),
@@ -61,7 +61,8 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Sends payloads, each of which must be answered: with `Malformed` if it does not parse.
+/// Sends payloads, and checks that each is answered: with `Malformed` exactly if the payload does
+/// not parse.
 fn feed<S: Service>(world: &mut World<S>, payloads: &[Vec<u8>]) {
     for payload in payloads {
         let call = world.call(payload);
@@ -150,8 +151,8 @@ fn the_longest_objects_work_and_longer_ones_are_refused() {
     let control = MemControl::new(1);
     let (master, _outbox) = master(&control, Durability::Sync).expect("it opens");
     let mut world = World::new(master, Some(control));
-    // 8 MB of memory make segments of half a MB: longer objects never fit, and the answer must say
-    // so.
+    // With 8 MB of memory a segment has half a MB. A longer object never fits, and the reply must
+    // say so.
     let (key, value) = (vec![b'k'; 65_535], vec![b'v'; 1 << 20]);
     let put = Request::Write {
         table: TABLE,

@@ -16,16 +16,16 @@ use zerocopy::IntoBytes as _;
 
 use ended::Ended;
 
-/// The one table that is served.
+/// The only table of the master.
 pub(crate) const TABLE: u32 = 1;
 
 /// How far an iteration advances the clock.
 const STEP: Duration = Duration::from_micros(50);
 
-/// Iterations after which an answer will not come any more.
+/// Iterations after which no answer is expected any more.
 const MANY_TURNS: usize = 20_000;
 
-/// An answer, copied.
+/// A copy of a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) status: Status,
@@ -60,7 +60,7 @@ impl<S: Service> World<S> {
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now: Nanos(0) }
     }
 
-    /// Another port on the network.
+    /// Opens another port on the network.
     pub(crate) fn port(&self, last: u8) -> Mem {
         self.hub.port(address(last)).expect("free")
     }
@@ -127,8 +127,8 @@ impl<S: Service> World<S> {
     }
 }
 
-/// A master of 8 MB on a disk in memory, with everything it needs; its segments are small, so that
-/// they fill often.
+/// Returns a master of 8 MB on a disk in memory, with all that the master needs. Its segments are
+/// small, so that they fill often.
 pub(crate) fn master(
     control: &MemControl,
     durability: Durability,

@@ -1,5 +1,6 @@
-//! The end of a log may be in one replica and not in another. A failed attempt that has read the
-//! one must leave nothing behind for the next, which reads the other.
+//! One replica of a head may have the end of the log, and another may not. A failed attempt that
+//! has read the longer replica must leave nothing behind for the next attempt, which reads the
+//! shorter one.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World, key_position};
@@ -8,7 +9,7 @@ use sprat_wire::once::OperationId;
 use sprat_wire::op::{Condition, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 
-/// The newest head. There is one segment more than are read ahead of the oldest.
+/// The newest head. The log has one segment more than a recovery reads ahead of the oldest.
 const HEAD: u64 = 6;
 
 /// The backup that has the end of the log.
@@ -35,8 +36,8 @@ fn keys() -> [Vec<u8>; 2] {
     keys.collect::<Vec<_>>().try_into().expect("every other")
 }
 
-/// Writes the replicas of a log: a counter at 5 and an object, which all of them have; then 6, and
-/// the object's removal, which only one has.
+/// Writes the replicas of a log. All replicas have a counter at 5 and an object. Only one replica
+/// also has the counter at 6 and the removal of the object.
 fn keep(world: &mut World) {
     let [counter, object] = keys();
     let mut first = Segment::begin(1);
@@ -63,8 +64,8 @@ fn order(tablets: &[Tablet]) -> RecoveryOrder {
     RecoveryOrder { id: 1, master: GONE, min_open: HEAD, askers: 1, tablets }
 }
 
-/// The clients whose operations only the end of the log has got no reply, and send them again. Each
-/// is executed once, and the replies are right.
+/// Sends the operations again that are only in the end of the log, as their clients would, who got
+/// no reply. Each operation must be executed once, and the replies must be right.
 fn ask_again(world: &mut World, server: u32) {
     let [counter, object] = keys();
     let read = |world: &mut World, key: &[u8]| {
@@ -75,7 +76,7 @@ fn ask_again(world: &mut World, server: u32) {
         world.ask(server, &increment, Some(operation(1, true))).expect("it is a counter");
     assert_eq!(sum, 6_u64.to_le_bytes());
     assert_eq!(read(world, &counter).expect("it is there").1, sum);
-    assert_eq!(read(world, &object).expect("nobody was told otherwise").1, b"value");
+    assert_eq!(read(world, &object).expect("no reply said that it was removed").1, b"value");
     let remove = Request::Remove { table: TABLE, key: &object, condition: Condition::None };
     world.ask(server, &remove, Some(operation(2, true))).expect("it is there");
     assert_eq!(read(world, &object), Err(Status::NotFound));
@@ -90,7 +91,10 @@ fn a_failed_attempt_leaves_no_completions() {
         world.cut(WHOLE, true);
         world.assign(1, &[], &[order(&tablets)]);
         let failure = world.recovered(1).unwrap_err();
-        assert!(failure.contains("segment 1,"), "it read all but the first: {failure}");
+        assert!(
+            failure.contains("segment 1,"),
+            "the attempt read all segments except the first: {failure}"
+        );
         world.cut(WHOLE, false);
         world.cut(LONG, true);
         world.assign(1, &[], &[order(&tablets)]);
@@ -100,8 +104,8 @@ fn a_failed_attempt_leaves_no_completions() {
     }
 }
 
-/// The coordinator dies before it has noted the recovery, and the next one divides the tablets in
-/// another way.
+/// The coordinator dies before it has noted the recovery. The next coordinator divides the tablets
+/// in another way.
 #[test]
 fn a_void_order_leaves_no_completions() {
     for tablets in [vec![Tablet::whole(TABLE)], halves().to_vec()] {
@@ -119,8 +123,8 @@ fn a_void_order_leaves_no_completions() {
     }
 }
 
-/// The recovering server dies before its recovery is noted. The server that recovers its other
-/// tablets reads the table's completions from its log.
+/// The recovering server dies before its recovery is noted. Another server recovers its other
+/// tablets, and reads the table's completions from the dead server's log.
 #[test]
 fn an_unconfirmed_recovery_of_a_dead_server_leaves_no_completions() {
     let mut world = World::new(5, 2, 1);
@@ -141,7 +145,8 @@ fn an_unconfirmed_recovery_of_a_dead_server_leaves_no_completions() {
     ask_again(&mut world, 5);
 }
 
-/// A recovery that was noted stays, including the operations that only the end of the log has.
+/// A recovery that was noted is final, including the operations that are only in the end of the
+/// log.
 #[test]
 fn a_confirmed_recovery_keeps_its_completions() {
     let mut world = World::new(5, 2, 1);

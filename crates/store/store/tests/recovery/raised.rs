@@ -1,5 +1,5 @@
-//! A log whose objects were all removed is recovered twice. Only versions are left of it, and these
-//! never go back.
+//! A log whose objects were all removed is recovered twice. Only the versions of the removed
+//! objects are left, and new versions must be above them.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World};
@@ -13,8 +13,9 @@ impl World {
         self.ask(server, request, None).expect("it is made").0
     }
 
-    /// Stops the server `gone`, and has `by` recover its table, whose entries count from segment
-    /// `since` on. Returns from which segment on they count in the log of `by`.
+    /// Stops the server `gone`, and lets the server `by` recover its table. `since` is the segment
+    /// from which on the table's entries count in the log of `gone`. Returns this segment for the
+    /// log of `by`.
     fn recover(&mut self, gone: u32, since: u64, by: u32) -> u64 {
         let min_open = self.stop(gone);
         let tablets = vec![(Tablet::whole(TABLE), since)];
@@ -29,8 +30,8 @@ impl World {
 
 #[test]
 fn versions_of_removed_objects_survive_two_recoveries() {
-    // With some of the seeds the recovering server has its replicas on a server that stays, and so
-    // opens no other head for another reason.
+    // With some of the seeds the recovering server has its replicas on a server that stays. It then
+    // has no reason to open another head.
     for seed in 1..=12 {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(1, &[Tablet::whole(TABLE)], &[]);
@@ -48,7 +49,8 @@ fn versions_of_removed_objects_survive_two_recoveries() {
     }
 }
 
-/// If the removal is in a later segment than the object, recovery writes neither.
+/// If the removal is in a later segment than the object, recovery writes neither the object nor the
+/// removal.
 #[test]
 fn versions_of_objects_that_are_not_rewritten_survive() {
     for seed in 1..=12 {

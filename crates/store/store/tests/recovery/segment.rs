@@ -1,4 +1,4 @@
-//! Segments of the log of a master that is not in the world.
+//! Segments of the log of a dead master, which is no server of the world.
 
 use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
@@ -6,7 +6,7 @@ use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use sprat_wire::value::ValueType;
 
-/// Server id of that master.
+/// Server id of the dead master.
 pub(crate) const GONE: u32 = 9;
 
 pub(crate) struct Segment(pub(crate) Vec<u8>);

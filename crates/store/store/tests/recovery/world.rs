@@ -37,7 +37,7 @@ pub(crate) struct World {
     now: Nanos,
     hub: Hub,
     servers: BTreeMap<u32, Server>,
-    /// Servers that cannot be reached.
+    /// Addresses of the servers that cannot be reached.
     cut: Rc<RefCell<BTreeSet<SocketAddr>>>,
     driver: Mem,
     endpoint: Endpoint<()>,
@@ -119,10 +119,10 @@ impl World {
         let mut cut = self.cut.borrow_mut();
         let changed =
             if is_cut { cut.insert(address(server)) } else { cut.remove(&address(server)) };
-        assert!(changed, "server {server} was so before");
+        assert!(changed, "server {server} is already in that state");
     }
 
-    /// Stops a server; returns the lowest segment whose open replicas count.
+    /// Stops a server. Returns the lowest segment whose open replicas count.
     pub(crate) fn stop(&mut self, server: u32) -> u64 {
         self.servers.remove(&server).expect("it lives").min_open
     }
@@ -155,8 +155,8 @@ impl World {
         panic!("it never comes");
     }
 
-    /// Sends a request to a server. Returns the number and body of its reply, or its status if that
-    /// is not `Ok`.
+    /// Sends a request to a server. Returns the number and body of the reply, or the reply's status
+    /// if that is not `Ok`.
     #[track_caller]
     pub(crate) fn ask(
         &mut self,
@@ -183,8 +183,8 @@ impl World {
         }
     }
 
-    /// Waits for the next attempt of a server to recover tablets. Returns from which segment on
-    /// they count in its log, or why it has failed.
+    /// Waits for the end of a server's next attempt to recover tablets. Returns the segment from
+    /// which on the tablets count in the server's log, or why the attempt failed.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
         let recovered = self.until(|world| world.servers[&by].outbox.take_recovery_result());

@@ -27,9 +27,9 @@ struct Known {
     acked: usize,
     seal_sent: bool,
     seal_acked: bool,
-    /// It cannot be appended to, only begun again.
+    /// Whether the replica can no longer be appended to: it must be begun again.
     earlier: bool,
-    /// It was found at the start of this run.
+    /// Whether the replica was found at the start of this run.
     found: bool,
 }
 
@@ -41,20 +41,22 @@ struct Sent {
     sealed: bool,
 }
 
-/// The replicas found: length, seal, and whether acknowledged bytes may be missing.
+/// The replicas found, by their word: length in bytes, whether sealed, and whether acknowledged
+/// bytes may be missing.
 type Found = BTreeMap<u64, (usize, bool, bool)>;
 
 /// The model of a disk.
 struct Model {
     random: Chance,
     known: BTreeMap<u64, Known>,
-    /// Replicas that were given up lately, and may still be there after a crash.
+    /// Replicas that the master has freed or replaced since, by their word. After a crash they may
+    /// still be there.
     ghosts: BTreeMap<u64, Vec<Known>>,
     under_way: Vec<Sent>,
 }
 
 impl Model {
-    /// Gives a replica up.
+    /// Notes that the master frees or replaces a replica.
     fn give_up(&mut self, word: u64) {
         self.ghosts.entry(word).or_default().extend(self.known.remove(&word));
     }
@@ -75,8 +77,8 @@ impl Model {
             if world.figure("replica_frames_live") > 20 {
                 return;
             }
-            // Begin it again at zero. The backup replaces a replica from before its start by
-            // itself; one of this run must be freed first.
+            // Begin the replica again at offset 0. The backup itself replaces a replica that it
+            // found at its start, but a replica of this run must be freed first.
             if !self.known[&word].found {
                 world.free(replica);
             }
@@ -114,7 +116,7 @@ impl Model {
                     known.acked = known.acked.max(sent.end);
                     known.seal_acked |= sent.sealed;
                 }
-                // The frame is full before the segment: the write was not made, and nothing can
+                // The frame is full before the segment is: the write was not made, and no write can
                 // follow.
                 Status::Refused if reply.text().contains("B left here") => {
                     (known.sent, known.seal_sent, known.earlier) = (known.acked, false, true);
@@ -126,7 +128,7 @@ impl Model {
         failed
     }
 
-    /// Compares the replicas found with the model. If `certain`, nothing acknowledged may be
+    /// Compares the replicas found with the model. If `certain`, no acknowledged bytes may be
     /// missing.
     fn check(&mut self, found: &Found, certain: bool, what: &str) {
         let fits = |known: &Known, len: usize, sealed: bool| {
@@ -204,7 +206,7 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
         let ending = endings[model.random.index(endings.len())];
         let faulty = ending != Ending::Close && model.random.one_in(2);
         if faulty {
-            // A failed write may still reach the medium until a power failure decides.
+            // Until a power failure, a failed write may still reach the medium.
             let io = ending == Ending::Power && model.random.one_in(2);
             let fault = if io { Fault::Io } else { Fault::Hang };
             control.fail(model.random.draw() % 200, fault);
@@ -220,7 +222,7 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
             }
         }
         if !faulty && (ending == Ending::Close || sync && model.random.one_in(2)) {
-            // Once the disk is idle, freed replicas are gone for good.
+            // Once the disk is idle, no crash brings back a freed replica.
             (0..200).for_each(|_| world.turn());
             model.take_replies(&mut world);
             assert!(model.under_way.is_empty(), "{what}: all was answered");
@@ -258,8 +260,8 @@ fn buffered_replicas_are_reported_unsure() {
     }
 }
 
-/// A torn beginning was marked as free by the next start, and taken for damage by the start after a
-/// close in order.
+/// A regression test. A start used to mark a torn first write as free. Then, after a close in
+/// order, the next start reported this write as damage.
 #[test]
 fn a_torn_beginning_is_no_damage_after_a_close_in_order() {
     lives(1233, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);

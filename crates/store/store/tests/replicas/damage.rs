@@ -103,7 +103,8 @@ fn a_flipped_bit_is_reported_or_harmless() {
                 assert_eq!(frame_of(found.offset), frame_of(offset), "{what}: {found}");
                 assert!(found.to_string().contains("memory is damaged at offset"), "{found}");
                 let Some(replica) = found.replica else {
-                    // The bit is in a mark that was never written, or in a replica of one write.
+                    // The bit is in a mark that was never written, or in a replica that has only
+                    // one write.
                     let mark =
                         offset >= FRAMES_OFFSET + (frame_of(offset) + 1) * u64::from(FRAME) - 4096;
                     assert!(mark || close, "{what}: {found}");
@@ -125,7 +126,7 @@ fn a_flipped_bit_is_reported_or_harmless() {
                 torn += 1;
                 assert!(!close, "{what}: closed in order, nothing was torn: {found:?}");
                 assert_eq!(frame_of(found.offset), frame_of(offset), "{what}");
-                // Only the bytes of the very last write are gone.
+                // Only the bytes of the replica's last write are gone.
                 for word in hit {
                     let kept = now.get(&word).map_or(0, |(len, _)| *len);
                     assert!(kept >= truth[&word].2, "{what}: {kept} B");
@@ -186,7 +187,7 @@ fn later_damage_is_found_by_a_read() {
     assert_eq!(world.figure("replicas_damaged_total"), 1);
     assert_eq!(world.fence(3).iter().map(|record| record.segment).collect::<Vec<_>>(), [2]);
     assert_eq!(world.read(b).unwrap(), bytes_of(b, 8000));
-    // The segment can be written again from another replica.
+    // The segment can be written again, as from another replica.
     let (mut world, _) = (drop(world), open(&control, Durability::Sync)).1;
     assert_eq!(
         world.read(a).unwrap_err().status,

@@ -25,7 +25,8 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
         );
         assert_eq!(world.figure("replica_writes_stopped"), 1);
         assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
-        // Of an open replica, the bytes on the disk could be read, but not all that were received.
+        // The bytes of an open replica that are on the disk could be read. The bytes that were
+        // received since are lost.
         let records = world.fence(3);
         assert_eq!(records.len(), 2);
         let reply = world.read(b).unwrap_err();
@@ -79,7 +80,7 @@ fn a_hanging_read_does_not_delay_others() {
         assert_eq!(world.read(id(3, segment)).unwrap(), bytes_of(id(3, segment), 900));
     }
     assert_eq!(world.take(hangs), None);
-    // Its frame is not reused while it may still be read.
+    // The replica's frame is not reused while it may still be read.
     world.free(id(3, 1));
     assert_eq!(world.wait(hangs).status, Status::NotFound);
     world.put(id(4, 1), 0..10, true);

@@ -16,7 +16,7 @@ fn a_fence_survives_restarts() {
         world.put(a, 0..900, false);
         world.put(other, 0..900, false);
         assert_eq!(world.fence(3).len(), 1);
-        assert_eq!(world.fence(3).len(), 1, "to say it twice does no harm");
+        assert_eq!(world.fence(3).len(), 1, "a second fence does no harm");
         for life in 0..3 {
             assert_eq!(world.write(a, 900..1000, false).status, Status::Fenced, "life {life}");
             assert_eq!(
@@ -109,7 +109,7 @@ fn a_fence_is_freed_with_the_last_replica() {
     assert_eq!(world.figure("replica_frames_live"), 2);
     world.fence(3);
     world.free(id(3, 1));
-    assert_eq!(world.figure("replica_frames_live"), 2, "one of them is the fence's");
+    assert_eq!(world.figure("replica_frames_live"), 2, "the fence has one of these frames");
     world.free(id(3, 2));
     assert_eq!(world.figure("replica_frames_live"), 0);
 }
@@ -121,8 +121,8 @@ fn a_fence_that_outlived_its_replicas_is_dropped_at_the_next_start() {
         let (mut world, _) = open(&control, Durability::Sync);
         world.put(id(3, 1), 0..900, true);
         world.fence(3);
-        // The mark that frees the replica's frame is written; the one that frees the fence's hangs,
-        // and may or may not be.
+        // The mark that frees the replica's frame is written. The write of the mark that frees the
+        // fence's frame hangs, so the disk may or may not have it.
         control.fail(1, sprat_disk::Fault::Hang);
         world.free(id(3, 1));
         (0..10).for_each(|_| world.turn());

@@ -99,7 +99,8 @@ fn a_file_counts_more_replicas_than_its_header_is_ahead() {
     }
     drop(world);
     control.crash();
-    // A new replica is distinguished from those before the restart, whichever frame it gets.
+    // A new replica is distinguished from all replicas from before the restart, whichever frame it
+    // gets.
     for life in 0..3 {
         let (mut world, report) = open_with(&control, &options);
         assert_eq!((report.replicas, &report.damaged), (1, &vec![]), "life {life}");
@@ -139,8 +140,8 @@ fn buffered_replicas_are_unsure_unless_sealed_or_closed_in_order() {
     (0..50).for_each(|_| world.turn());
     drop(world);
     control.kill();
-    // That does not depend on the durability of the next run. Replicas that were sure before are so
-    // no more: the file records the end of the last run only.
+    // The next run's durability makes no difference. Replicas that were sure before become unsure,
+    // because the file records only how the last run ended.
     assert_eq!(unsure(buffered, true), [1, 3, 4]);
     assert_eq!(unsure(Durability::Sync, true), [1, 3, 4]);
     let (world, _) = open(&control, Durability::Sync);
@@ -148,7 +149,7 @@ fn buffered_replicas_are_unsure_unless_sealed_or_closed_in_order() {
     assert_eq!(
         unsure(buffered, true),
         [1, 3, 4],
-        "closing makes nobody surer of what was lost before"
+        "a close in order does not bring back what was lost before"
     );
     let (mut world, _) = open(&control, Durability::Sync);
     world.put(id(3, 6), 0..900, false);

@@ -33,14 +33,15 @@ fn many_readers_read_many_replicas_at_once() {
         }
         lens.push(len);
     }
-    // Several readers for each replica, in no order, and more replicas than are held in memory.
+    // Each replica has several readers, and the readers proceed in random order. There are more
+    // replicas than the server holds in memory.
     let mut readers: Vec<Reader> = (0..42)
         .map(|at| Reader { replica: id(3, 1 + at % 14), bytes: Vec::new(), call: None })
         .collect();
     let mut turns = 0;
     while !readers.is_empty() {
         turns += 1;
-        assert!(turns < 100_000, "they come to no end");
+        assert!(turns < 100_000, "the readers never end");
         readers.retain_mut(|reader| {
             let Some(call) = reader.call else {
                 let offset = u32::try_from(reader.bytes.len()).unwrap();
@@ -110,7 +111,7 @@ fn a_disk_that_lags_turns_writes_away() {
         if at + REPLICA_BYTES >= SEGMENT_BYTES {
             (segment, at) = (segment + 1, 0);
         }
-        assert!(segment < 20, "nobody stops this");
+        assert!(segment < 20, "no write was turned away");
     }
     assert!(world.figure("replica_requests_turned_away_total") > 0);
     assert!(world.figure("replica_staged_bytes") < (MAX_STAGED + REPLICA_BYTES) as u64);

@@ -92,7 +92,7 @@ fn writes_that_do_not_fit_are_refused() {
     world.put(a, 0..1000, false);
     assert_eq!(world.write(a, 1001..1100, false).status, Status::NotFound, "a gap");
     world.put(a, 1000..2000, true);
-    assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "it has ended");
+    assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "the replica has ended");
     let reply = world.write(a, 500..1999, true);
     assert!(reply.status == Status::Refused && reply.text().contains("2000 B"), "{reply:?}");
     for (replica, offset, sealed) in
@@ -134,7 +134,7 @@ fn a_full_frame_is_reported() {
     len += room - 1;
     world.put(a, len..len + 1, true);
     assert_eq!(world.read(a).unwrap(), bytes_of(a, len + 1));
-    // Many small writes fill the frame before the segment.
+    // Many small writes fill the frame before they fill the segment.
     let b = id(3, 2);
     let mut len = 0;
     room = 1;
@@ -211,7 +211,8 @@ fn sync_acknowledges_what_is_on_disk_and_buffered_flushes_soon() {
         assert!(world.now <= deadline + Duration::from_millis(1), "nothing went to the kernel");
         world.turn();
     }
-    // From then on it survives a kill, and a second later a power failure.
+    // From then on the replica survives a kill. After another second it survives a power failure
+    // too.
     world.pass(Duration::from_millis(1));
     world.pass(Duration::from_millis(1100));
     world.pass(Duration::from_millis(1));
@@ -234,7 +235,7 @@ fn open_replicas_are_read_once_their_master_is_fenced() {
             reply.status == Status::Refused && reply.text().contains("fence its master"),
             "{reply:?}"
         );
-        // A write may still be on its way when the master is fenced.
+        // A write may still be under way when the master is fenced.
         let late = world.begin_write(a, 5000..6000, false);
         let records = world.fence(3);
         assert_eq!(
@@ -263,7 +264,7 @@ fn an_idle_node_has_no_deadline_soon() {
     assert_ne!(world.now, Nanos(0));
 }
 
-/// Delayed writes of one edition never get into another.
+/// A delayed write to one edition of a replica never changes another edition.
 #[test]
 fn an_edition_replaces_the_one_before() {
     let control = MemControl::new(1);
@@ -296,8 +297,8 @@ fn an_edition_replaces_the_one_before() {
     assert_eq!(world.read(a).unwrap(), other[..2500]);
 }
 
-/// A master that re-replicates does not know which replicas a restarted backup has. If a whole one
-/// were freed for a copy that is never completed, the last whole replica could be lost.
+/// A master that re-replicates does not know which replicas a restarted backup has. If the backup
+/// freed a whole replica for a copy that is never completed, the last whole replica could be lost.
 #[test]
 fn a_whole_replica_is_not_replaced_by_a_copy() {
     let control = MemControl::new(1);

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 const SEED: u64 = 77;
 
-/// Objects of table 1, and as many of table 2.
+/// Number of objects of table 1. Table 2 has as many.
 const OBJECTS: u32 = 4000;
 
 fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
@@ -184,12 +184,16 @@ fn selections_are_disjoint_and_cover_everything() {
     assert!(given == of_table, "{} of {}", given.len(), of_table.len());
     let both = select(&mut world, replica, &[Tablet::whole(1), Tablet::whole(2)]).unwrap();
     assert_eq!(entries(&both).1.into_iter().collect::<BTreeSet<_>>(), whole.into_iter().collect());
-    assert_eq!(select(&mut world, replica, &[Tablet::whole(3)]).unwrap(), head, "nothing of it");
-    assert_eq!(world.read(replica).unwrap(), bytes, "who wants all is given it as it is");
+    assert_eq!(
+        select(&mut world, replica, &[Tablet::whole(3)]).unwrap(),
+        head,
+        "the segment has nothing of table 3"
+    );
+    assert_eq!(world.read(replica).unwrap(), bytes, "a read returns the bytes as they are");
 }
 
-/// A joined completion counts only with the entry that follows it, which the last one of a head has
-/// lost.
+/// A joined completion counts only with the entry that follows it. At the end of a head that entry
+/// is missing.
 #[test]
 fn a_cut_off_completion_is_not_served() {
     let cases = [
@@ -225,8 +229,8 @@ fn a_cut_off_completion_is_not_served() {
     }
 }
 
-/// Each write leaves a completion, and each server that recovers a part of a table gets those of
-/// the table: only the last of each request slot.
+/// Each write leaves a completion. A server that recovers a part of a table gets the last
+/// completion of each of the table's request slots.
 #[test]
 fn only_the_last_completion_of_a_slot_is_served() {
     let mut bytes = header(Role::Survivor, &[]);
@@ -240,15 +244,15 @@ fn only_the_last_completion_of_a_slot_is_served() {
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
 }
 
-/// The end of a head may be in one replica and not in the next. A server that recovers another part
-/// than the object's must get no more than that the operation was begun: if the object's part is
-/// recovered from the other replica, the operation was not executed.
+/// The end of a head may be in one replica and absent from another. A server that does not recover
+/// the object's part of the table must learn only that the operation was begun. If the object's
+/// part is recovered from the other replica, the operation was not executed.
 #[test]
 fn a_completion_in_a_head_is_served_with_its_object_only() {
     let (key, refused) = (&b"key"[..], &b"another"[..]);
     let halves = Range::ALL.parts(2);
     let half_of = |key| usize::from(!halves[0].contains(position(SEED, 1, key)));
-    assert_ne!(half_of(key), half_of(refused), "chosen so");
+    assert_ne!(half_of(key), half_of(refused), "the keys are in different halves");
     for (role, digest, is_end) in
         [(Role::Head, &[7][..], true), (Role::Head, &[], false), (Role::Survivor, &[], false)]
     {
@@ -266,7 +270,8 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
                 value_type: ValueType::Bytes,
             },
         );
-        // A refused operation on a key of the other half, and a completion from another log.
+        // The segment also has a refused operation on a key of the other half, and a completion
+        // from another log.
         let refusal = |position| Completion {
             joined: false,
             status: Status::Conflict,
@@ -277,7 +282,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
         let at = position(SEED, 1, refused);
         push_this(&mut bytes, (1, 2, 5), &refusal(Some(at)));
         push_completion_of(&mut bytes, 1, 3, 7, false);
-        // The first operation of a slot.
+        // This is the first operation in its slot.
         push_completion_of(&mut bytes, 1, 4, 1, true);
         push(
             &mut bytes,
@@ -316,7 +321,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
     }
 }
 
-/// A completion that was cut off does not supersede the one before it.
+/// If the last completion of a slot was cut off, the completion before it is served.
 #[test]
 fn the_completion_before_a_cut_off_one_is_served() {
     let mut bytes = header(Role::Head, &[7]);

@@ -35,7 +35,8 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
     ReplicaId { master, segment }
 }
 
-/// The bytes of a segment: a function of its name, and different from those of all others.
+/// Returns the bytes of a segment. They depend on the replica's name only, and each segment has
+/// different bytes.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     let mut random = Chance::new(replica.word());
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes())
@@ -128,7 +129,7 @@ impl<D: Disk> World<D> {
         endpoint.flush(driver.tx());
     }
 
-    /// When the node has something to do next.
+    /// Returns the time at which the node has something to do next.
     pub(crate) fn next_deadline(&self) -> Nanos {
         self.node.next_deadline()
     }
@@ -236,7 +237,7 @@ impl<D: Disk> World<D> {
         assert_eq!(self.ask(BackupRequest::Free { replica }).status, Status::Ok);
     }
 
-    /// Reads all of a replica; otherwise returns the refusal.
+    /// Reads all of a replica, or returns the reply that refuses this.
     #[track_caller]
     pub(crate) fn read(&mut self, replica: ReplicaId) -> Result<Vec<u8>, Reply> {
         let mut all = Vec::new();
@@ -253,7 +254,7 @@ impl<D: Disk> World<D> {
         }
     }
 
-    /// A counter.
+    /// Returns a counter.
     pub(crate) fn figure(&self, name: &str) -> u64 {
         let figures: Vec<Figure> = self.node.service().figures();
         figures

@@ -7,8 +7,8 @@ use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answe
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// Bytes that a replica of a head can hold: less than a segment, because many small writes take
-/// more of a frame. The cleaner writes large pieces.
+/// Returns the number of bytes that a replica of a head can hold. That is less than a segment,
+/// because many small writes take more of a frame. The cleaner writes large pieces.
 pub(crate) fn room(segment_bytes: usize) -> usize {
     segment_bytes / 4 * 3
 }
@@ -18,9 +18,9 @@ pub(crate) fn room(segment_bytes: usize) -> usize {
 pub(crate) struct Kept {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sealed: bool,
-    /// It was begun since the backup started.
+    /// Whether the replica was begun since the backup started.
     pub(crate) appendable: bool,
-    /// It replaces another, and still lacks durable bytes.
+    /// Whether the replica replaces another and still lacks durable bytes.
     pub(crate) anew: bool,
     /// The edition of the segment.
     pub(crate) edition: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 pub(crate) struct Backup {
     pub(crate) kept: BTreeMap<u64, Kept>,
     segment_bytes: usize,
-    /// Whether it refuses writes.
+    /// Whether the backup refuses writes.
     pub(crate) full: bool,
 }
 
@@ -43,7 +43,8 @@ impl Backup {
         Self { kept: BTreeMap::new(), segment_bytes, full: false }
     }
 
-    /// The newest head that it has, and how many bytes of it.
+    /// Returns the newest head of which the backup has a replica, and the replica's length in
+    /// bytes.
     pub(crate) fn newest_head(&self) -> (u64, usize) {
         let head = self
             .kept
@@ -53,7 +54,7 @@ impl Backup {
         head.map_or((0, 0), |(&segment, kept)| (segment, kept.bytes.len()))
     }
 
-    /// Restarts it: its replicas cannot be appended to any more.
+    /// Restarts the backup: its replicas cannot be appended to any more.
     pub(crate) fn restart(mut self) -> Self {
         self.kept.values_mut().for_each(|kept| kept.appendable = false);
         self

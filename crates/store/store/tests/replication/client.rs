@@ -9,15 +9,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Keys that it writes.
+/// Number of keys to which the client writes.
 pub(crate) const KEYS: u64 = 40;
 
-/// The writes that may be found of a key: the last acknowledged one, or one that it tried since.
+/// The writes of a key whose result a recovery may find: the write that was acknowledged last, and
+/// those that the client has tried since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Number of the write acknowledged last (odd ones remove), 0 for none.
+    /// Number of the write that was acknowledged last, or 0 if no write was. The write may be a
+    /// removal: see [`removes`].
     pub(crate) acknowledged: u64,
-    /// Numbers of writes that may have been executed since.
+    /// Numbers of the later writes, which may have been executed.
     pub(crate) perhaps: Vec<u64>,
 }
 
@@ -29,14 +31,14 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
-    /// The refusals for want of servers: the reason, and whether the write may have been executed
-    /// all the same.
+    /// The refusals because too few servers are available: the reason, and whether the write may
+    /// nevertheless have been executed.
     pub(crate) refused: Vec<(String, bool)>,
     chance: u64,
     resting: bool,
 }
 
-/// The value of a write: long enough that segments fill.
+/// Returns the value of a write. Values are long enough to fill segments.
 pub(crate) fn value(number: u64) -> Vec<u8> {
     let len = 8 + usize::try_from(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 49).unwrap();
     let mut value = vec![u8::try_from(number % 251).unwrap(); len];
@@ -44,7 +46,7 @@ pub(crate) fn value(number: u64) -> Vec<u8> {
     value
 }
 
-/// Whether a write removes.
+/// Returns whether a write is a removal.
 pub(crate) fn removes(number: u64) -> bool {
     number % 8 == 7
 }
@@ -76,7 +78,7 @@ impl Client {
         self.resting = false;
     }
 
-    /// Whether no write is under way.
+    /// Returns whether no write is under way.
     pub(crate) fn rests(&self) -> bool {
         self.under_way.is_none()
     }
@@ -88,7 +90,7 @@ impl Client {
                 *known = Known { acknowledged: number, perhaps: Vec::new() };
                 self.acknowledged += 1;
             }
-            // There was nothing to remove, which is as good as a removal.
+            // There was nothing to remove, which has the effect of a removal.
             Some(Status::NotFound) => *known = Known { acknowledged: number, perhaps: Vec::new() },
             Some(_) => {
                 known.perhaps.pop();

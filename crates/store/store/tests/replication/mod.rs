@@ -1,7 +1,7 @@
-//! A master whose log is replicated on backups that come and go: whichever of them are left, either
-//! everything acknowledged is found, or the loss is reported.
+//! A master whose log is replicated on backups that crash, restart and are replaced. Whichever
+//! backups are left, a recovery finds everything acknowledged, or reports the loss.
 //!
-//! The backups are models, which keep what a backup promises and no more. The real ones have tests
+//! The backups are models, which keep exactly what a backup must keep. The real backups have tests
 //! of their own.
 
 mod backup;
@@ -17,7 +17,7 @@ use world::{Verdict, World};
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Nothing is lost if fewer backups than copies are gone when the master dies.
+    /// Nothing is lost if fewer backups are gone than there are copies when the master dies.
     #[test]
     fn acknowledged_writes_are_found(seed: u64, copies in 1usize..4, more in 0usize..3) {
         let mut world = World::new(seed, copies, copies + more);
@@ -34,7 +34,7 @@ proptest! {
         }
     }
 
-    /// However many backups are gone, a loss is reported.
+    /// However many backups are gone, a recovery reports what is lost.
     #[test]
     fn loss_is_reported(seed: u64, copies in 1usize..4, more in 0usize..3, gone in 1usize..5) {
         let mut world = World::new(seed, copies, copies + more);
@@ -50,7 +50,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// All backups are replaced one after the other, with time to re-replicate: nothing is lost.
+    /// All backups are replaced one after the other. The master has time to re-replicate, so
+    /// nothing is lost.
     #[test]
     fn replicas_of_lost_backups_are_re_replicated(
         seed: u64, copies in 1usize..4, more in 0usize..2,
@@ -75,7 +76,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// The master dies while it re-replicates and writes: each copy has all that was acknowledged.
+    /// The master dies while it re-replicates and writes. Each new copy has all writes that were
+    /// acknowledged.
     #[test]
     fn a_copy_has_all_acknowledged_writes(seed: u64, copies in 2usize..4, more in 0usize..2) {
         let mut world = World::new(seed, copies, copies + more);
@@ -104,11 +106,12 @@ fn writes_go_on_when_backups_fail() {
     assert!(replaced > 20, "replicas were made anew: {replaced}");
 }
 
-/// Longer than one request carries: a replacement replica is incomplete for a while.
+/// Bytes of a segment: more than one request carries, so a replacement replica is incomplete for
+/// some time.
 const LONG_SEGMENT: usize = 6 << 20;
 
-/// The only replica is replaced by one elsewhere. At every moment, whichever of the two is left,
-/// the plan knows whether it is enough.
+/// The only replica of a segment is replaced by one on another backup. At every moment, whichever
+/// of the two replicas is left, the plan knows whether the replica is complete.
 #[test]
 fn an_incomplete_replacement_is_never_taken_for_the_log() {
     for seed in 0..4 {
@@ -163,7 +166,7 @@ fn too_few_backups_refuse_writes() {
     world.run(300);
     let acknowledged = world.acknowledged();
     assert!(acknowledged > 20 && world.take_refused().len() <= 1, "{acknowledged}");
-    // A backup is lost: the write that is under way then may have been executed.
+    // A backup is lost. The write that is under way at that moment may have been executed.
     world.lose();
     world.run(5000);
     let refused = world.take_refused();
@@ -206,8 +209,8 @@ fn full_backups_are_named() {
     assert!(matches!(world.recover_without(1), Verdict::Complete));
 }
 
-/// A replacement replica that is not complete does not count: the replicas before it may have more
-/// that was acknowledged.
+/// A replacement replica that is not complete does not count, because the replicas that it replaces
+/// may have more acknowledged bytes.
 #[test]
 fn an_incomplete_replacement_does_not_count() {
     let record =
@@ -217,7 +220,7 @@ fn an_incomplete_replacement_does_not_count() {
         inventory.add(1, [before, record(2, 60, true, false)]);
         inventory.plan(&[1, 2], 60, 1)
     };
-    assert!(plan(record(1, 500, true, false)).is_ok(), "it was there from the beginning");
+    assert!(plan(record(1, 500, true, false)).is_ok(), "the replica counts as a head");
     assert_eq!(plan(record(1, 500, false, false)), Err(Lost::Segment { segment: 1, head: 2 }));
     assert!(plan(record(1, 500, false, true)).is_ok());
 }

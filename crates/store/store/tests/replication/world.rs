@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Least time of an iteration of a node's loop.
+/// The least time that an iteration of a node's loop takes.
 const STEP: Duration = Duration::from_micros(5);
 
 /// Default bytes of a segment.
@@ -31,9 +31,10 @@ const MASTER: u32 = 100;
 /// The result of a recovery.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Everything acknowledged is there.
+    /// A recovery would find everything that was acknowledged.
     Complete,
-    /// Something acknowledged is missing, and the plan did not say so.
+    /// A recovery would miss something that was acknowledged, although the plan did not report a
+    /// loss.
     Missing(String),
     /// The plan reported the loss.
     Reported(Lost),
@@ -42,7 +43,7 @@ pub(crate) enum Verdict {
 enum BackupState {
     Up(Box<Node<AnyDriver, Backup>>),
     Down(Backup, Nanos),
-    /// Gone for good: the coordinator has declared it dead.
+    /// The coordinator has declared the backup dead: it never returns.
     Gone,
 }
 
@@ -55,9 +56,9 @@ pub(crate) struct World {
     version: u64,
     client: Node<AnyDriver, Client>,
     backups: Vec<BackupState>,
-    /// The value that the coordinator has confirmed.
+    /// The `min_open` that the coordinator has confirmed.
     min_open: u64,
-    /// The value that the coordinator confirms next, and when.
+    /// The `min_open` that the coordinator confirms next, and when.
     confirming: Option<(u64, Nanos)>,
     faults: bool,
     segment_bytes: usize,
@@ -227,7 +228,8 @@ impl World {
         }
     }
 
-    /// The backup that has most of the newest head, and how many bytes of it.
+    /// Returns the backup that has the most bytes of the newest head, and the number of these
+    /// bytes.
     pub(crate) fn keeps_head(&self) -> (usize, usize) {
         let head_of = |at: usize| match &self.backups[at] {
             BackupState::Up(node) => node.service().newest_head(),
@@ -305,7 +307,7 @@ impl World {
     }
 
     /// Takes the refusals that the client got since the last call: the reason, and whether the
-    /// operation may have been executed all the same.
+    /// operation may nevertheless have been executed.
     pub(crate) fn take_refused(&mut self) -> Vec<(String, bool)> {
         std::mem::take(&mut self.client.service_mut().refused)
     }
@@ -318,8 +320,8 @@ impl World {
     /// Returns the number of replicas re-replicated so far.
     pub(crate) fn re_replicate(&mut self, copies: usize) -> u64 {
         self.client.service_mut().rest();
-        // A restarted backup does not know its sessions, and after that failure the master avoids
-        // it for seconds. If no other backup is left, it takes that long.
+        // A restarted backup does not know its sessions. After such a failure the master avoids the
+        // backup for seconds, so re-replication takes seconds if no other backup is left.
         for _ in 0..1000 {
             self.run(100);
             if self.replicator().under_replicated() == 0 && self.client.service().rests() {
@@ -376,7 +378,7 @@ impl World {
         self.replicator().counts().replaced
     }
 
-    /// Recovers after the master's death, without `gone` random backups.
+    /// Recovers the master's log after its death, without `gone` random backups.
     pub(crate) fn recover_without(&mut self, gone: usize) -> Verdict {
         let mut left: Vec<usize> = self.alive().collect();
         for _ in 0..gone {
@@ -386,7 +388,7 @@ impl World {
         self.recover(&left)
     }
 
-    /// Recovers after the master's death from these backups only.
+    /// Recovers the master's log after its death, from these backups only.
     pub(crate) fn recover(&self, left: &[usize]) -> Verdict {
         let kept: BTreeMap<u32, &Backup> = left
             .iter()
@@ -399,7 +401,7 @@ impl World {
         let mut inventory = Inventory::default();
         kept.iter().for_each(|(&server, backup)| inventory.add(server, backup.records()));
         if self.min_open == 0 {
-            // Nothing can have been acknowledged.
+            // No write can have been acknowledged.
             return if self.acknowledged() == 0 {
                 Verdict::Complete
             } else {
@@ -419,11 +421,11 @@ impl World {
 
     /// Compares the content of the replicas with the acknowledgements that the client got.
     fn compare(&self, plan: &RecoveryPlan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
-        // The newest version of each key, and its value, or `None` if it was removed.
+        // The newest version of each key with the value, or `None` if the object was removed.
         let mut found: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for source in &plan.sources {
             let whole = source.servers.iter().map(|server| (server, source.len));
-            // Any replica must be enough: one of them is chosen at random.
+            // Any replica must suffice, so one of them is chosen at random.
             let replicas: Vec<_> =
                 whole.chain(source.copies.iter().map(|(server, len)| (server, *len))).collect();
             let chosen = usize::try_from(source.segment ^ self.random).unwrap() % replicas.len();

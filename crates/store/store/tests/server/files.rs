@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Small, since every trial copies the files.
+/// The memory of the store, in bytes: small, since every trial copies the files.
 const MEMORY: u64 = 16 << 20;
 
-/// Trials of one file in a test run. With `SPRAT_SWEEP=K/N` the test tries every N-th byte from K
-/// on instead: N processes, with K from 0 on, try all bytes. A trial waits longer than it computes,
-/// so N may be ten times the number of processors.
+/// The number of trials with each file in a test run. With `SPRAT_SWEEP=K/N` the test instead tries
+/// every N-th byte, beginning with byte K. N processes, with K from 0 to N - 1, thus try all bytes.
+/// A trial waits most of its time, so N may be ten times the number of processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {
@@ -84,7 +84,7 @@ impl Stopped {
         let names = fs::read_dir(self.base())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // Nothing reads the previous versions of files.
+        // No start reads the previous versions of files.
         let mut names: Vec<String> = names.filter(|name| !name.ends_with(".new")).collect();
         names.sort();
         names
@@ -143,7 +143,7 @@ fn sample(len: usize, count: usize) -> Vec<usize> {
     (0..count).map(|at| at * len / count + at % (len / count)).collect()
 }
 
-/// The bytes of a log that are not zero, and a few of those that are.
+/// Returns the positions of all bytes of a log that are not zero, and of a few zero bytes.
 fn significant_bytes(bytes: &[u8]) -> Vec<usize> {
     let positions = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
     positions.map(|(at, _)| at).collect()
@@ -214,7 +214,7 @@ fn no_damage_of_any_file_is_silent() {
     for ((file, kind), [named, harmless]) in &counts {
         eprintln!("{file}, {kind}: {}, {named}, {harmless}", named + harmless);
     }
-    assert!(silent.is_empty(), "nobody noticed: {silent:#?}");
+    assert!(silent.is_empty(), "damage that was not reported: {silent:#?}");
     for (file, kind) in
         [("log.sprat", "older"), ("log.sprat", "emptied"), ("coordinator.redb", "older")]
     {
@@ -266,7 +266,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
 #[test]
 fn objects_of_tables_that_were_never_made_stop_a_server() {
     let store = Stopped::new();
-    // A catalog of the same cluster that has forgotten its tables, and would reuse their ids.
+    // This catalog of the cluster has no tables, and would use their ids again.
     let outcome = store.try_with("forgetful", |data| {
         let older = store.dir.path().join("older");
         fs::copy(older.join("coordinator.redb"), data.join("coordinator.redb")).unwrap();
@@ -347,7 +347,7 @@ fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
     survey(log, fallback, 100).unwrap()
 }
 
-/// The objects that are whole in a log, as `Content` has them, but without the tables' names.
+/// Returns the undamaged objects of a log, by table id and key.
 fn salvaged(salvage: &mut Salvage) -> BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut objects = Objects::default();
     salvage.read(true, |entry| objects.add(entry)).unwrap();
@@ -382,7 +382,8 @@ fn salvage_reads_undamaged_objects_of_a_damaged_log() {
     let trial = store.dir.path().join("trial.log");
     let places = significant_bytes(&bytes[8192..]);
     let (mut lost, mut flips) = (0, 0);
-    // The last chunk of the log with its header: no later chunk shows that it is missing.
+    // Damage to the last chunk or its header is tried too, because no later chunk shows that the
+    // last one is missing.
     let last = bytes.windows(5).rposition(|five| five == b"newer").expect("the newest value");
     let sampled = sample(places.len(), TRIALS * 2).into_iter().map(|at| 8192 + places[at]);
     for at in sampled.chain(last - 100..last + 5) {
@@ -398,7 +399,8 @@ fn salvage_reads_undamaged_objects_of_a_damaged_log() {
                 .filter(move |(key, value)| there.get(*key) != Some(*value))
                 .map(|(key, _)| key.clone())
         });
-        // Only what is damaged is lost: an object, or a newer version or tombstone of it.
+        // Each trial loses at most one object, whose entry or newer version or tombstone is
+        // damaged.
         let missing: Vec<_> = missing.collect();
         assert!(missing.len() <= 1, "byte {at}: {missing:?}");
         assert!(
@@ -412,7 +414,7 @@ fn salvage_reads_undamaged_objects_of_a_damaged_log() {
         flips += 1;
     }
     eprintln!("salvage: {lost} objects lost in {flips} flipped bits");
-    // Without both headers of the file, the identity says whose chunks they are.
+    // If both headers of the file are damaged, the identity says to which server the chunks belong.
     let mut headless = bytes.clone();
     headless[..8192].fill(0);
     fs::write(&trial, headless).unwrap();

@@ -65,7 +65,7 @@ fn exercise(client: &mut Client) {
     assert_eq!(client.table_stats(table).unwrap().objects, 10);
 }
 
-/// Tries sums that are impossible, of the counters `visits` (-2) and `heat` (0.5).
+/// Tries increments whose sum is impossible, of the counters `visits` (-2) and `heat` (0.5).
 fn refuse_wrong_sums(client: &mut Client, table: Table) {
     let objects = |client: &mut Client| {
         ["visits", "heat"].map(|key| client.get(table, key.as_bytes()).unwrap())

@@ -1,8 +1,8 @@
-//! A table in memory, for tests of what goes into one and comes out.
+//! A table in memory, for tests of imports and exports.
 
 use sprat_transfer::{Error, Item, ItemSink, ItemSource, Omitted, pump};
 
-/// Items in their order of arrival.
+/// Items in the order in which they arrived.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) items: Vec<Item>,
@@ -22,7 +22,7 @@ impl Table {
         Ok(table)
     }
 
-    /// What a client would read under `key`.
+    /// Returns what a client would read under `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.items.iter().rev().find(|item| item.key == key).map(|item| &item.value[..])
     }

@@ -26,16 +26,16 @@ const _: () = assert!(size_of::<ResponseHeader>() == RESPONSE_BYTES);
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[repr(u8)]
 pub enum Status {
-    /// Done. `number`: the object's version, or as the request's documentation says.
+    /// Done. `number`: the object's version, or what the request's documentation says.
     #[error("ok")]
     Ok = 0,
-    /// There is no such object.
+    /// The object does not exist.
     #[error("no such object")]
     NotFound = 1,
     /// The condition did not hold. `number`: the present version, 0 for no object.
     #[error("the condition does not hold")]
     Conflict = 2,
-    /// This server does not serve that table.
+    /// This server does not serve that table, or that part of it.
     #[error("this server does not serve that table")]
     UnknownTable = 3,
     /// The increment failed. `number`: the code of the [reason](crate::value::IncrementError).
@@ -47,7 +47,7 @@ pub enum Status {
     /// The server can no longer make writes durable; body: why. Reads go on.
     #[error("the server cannot make writes durable and takes no more of them")]
     WritesStopped = 6,
-    /// The request could not be understood; body: why.
+    /// The request could not be parsed; body: why.
     #[error("the request is malformed")]
     Malformed = 7,
     /// The request is for another kind of server.
@@ -56,10 +56,11 @@ pub enum Status {
     /// A table of that name does not exist.
     #[error("no such table")]
     NoSuchTable = 9,
-    /// There is no server to serve a table.
+    /// There is no server that could serve a table.
     #[error("no server has enlisted yet")]
     NoServer = 10,
-    /// A limit is reached, or the coordinator's metadata cannot be changed; body: which, or why.
+    /// A limit is reached, the coordinator's metadata cannot be changed, or the request cannot be
+    /// granted; body: why.
     #[error("the coordinator refuses")]
     Refused = 11,
     /// The server's data belongs to another cluster.
@@ -68,20 +69,20 @@ pub enum Status {
     /// This master is being recovered: backups accept nothing from it any more.
     #[error("this server is being recovered by others")]
     Fenced = 13,
-    /// This coordinator does not lead, and has done nothing. `number`: the term of the leader;
-    /// body: its locator; zero and empty when it is unknown.
+    /// This coordinator does not lead, and has not executed the request. `number`: the term of the
+    /// leader; body: the leader's locator. Zero and empty when the leader is unknown.
     #[error("this coordinator does not lead")]
     NotLeading = 14,
     /// The requester lacks the rights. The answer does not show whether the table or object exists.
     #[error("this identity may not do that")]
     Denied = 15,
-    /// Too few servers take replicas to acknowledge anything; body: how many are needed, and how
-    /// many there are. `number`: zero when nothing was changed, one when the change is in the log
-    /// and counts once enough servers take it.
+    /// Too few servers take replicas, so this server cannot acknowledge anything; body: how many
+    /// servers are needed, and how many there are. `number`: zero when nothing was changed; one
+    /// when the change is in the log and counts once enough servers take it.
     #[error("too few servers take replicas")]
     TooFewServers = 16,
-    /// The server's disk is full, and nothing was changed; body: which file. Reads and removals go
-    /// on, and so do writes once there is room.
+    /// The server's disk is full, and nothing was changed; body: which file. Reads and removals
+    /// still work; writes work again once there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
 }
@@ -119,7 +120,7 @@ impl TryFrom<u8> for Status {
 pub struct Answer<'a> {
     /// The result of the request.
     pub status: Status,
-    /// For a scan: there are more objects behind the cursor.
+    /// Whether more follows: for a scan, objects behind the cursor.
     pub more: bool,
     /// A count, where the request's documentation says so.
     pub count: u32,

@@ -1,17 +1,16 @@
 //! Requests of masters to the backups that keep their replicas, and of recovery masters after a
 //! master has failed.
 //!
-//! They have the header of all requests: `table` is the master's server id, `argument` holds the
-//! segment (40 bits) above an offset in it (24 bits), `condition` holds flags; bytes of the segment
-//! follow.
+//! These requests have the header of all requests. `table` is the master's server id, `argument` is
+//! the segment (upper 40 bits) and an offset in it (lower 24 bits), `condition` holds flags; bytes
+//! of the segment follow.
 
 use super::{Malformed, Records, RequestHeader, Selection};
 use crate::{MAX_SEGMENT_ID, SEGMENT_BYTES};
 use std::fmt;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
-/// The largest number of a segment's bytes in one request or answer (2 MB): at least the longest
-/// entry.
+/// The largest number of a segment's bytes in one request or answer (2 MB); no entry is longer.
 pub const REPLICA_BYTES: usize = 2 << 20;
 const _: () = assert!(REPLICA_BYTES >= crate::entry::MAX_ENTRY);
 
@@ -24,7 +23,7 @@ pub struct ReplicaId {
     pub segment: u64,
 }
 
-/// Bits of a segment's id, below those of the server's.
+/// Bits of a segment's id; those of the server's id are above them.
 const SEGMENT_BITS: u32 = 40;
 const OFFSET_BITS: u32 = 24;
 const _: () =
@@ -32,7 +31,7 @@ const _: () =
 const _: () = assert!(crate::MAX_SERVER_ID as u64 == (1 << (u64::BITS - SEGMENT_BITS)) - 1);
 
 impl ReplicaId {
-    /// Both ids in one word, which names the replica in frames on disk.
+    /// Returns both ids in one word, which names the replica in frames on disk.
     ///
     /// # Panics
     /// When an id is over its limit.
@@ -42,7 +41,7 @@ impl ReplicaId {
         u64::from(self.master) << SEGMENT_BITS | self.segment
     }
 
-    /// Returns the ids in such a word.
+    /// Returns the ids in a word that [`word`](Self::word) made.
     #[must_use]
     pub fn of_word(word: u64) -> Self {
         Self {
@@ -62,48 +61,48 @@ impl fmt::Display for ReplicaId {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BackupRequest<'a> {
     /// Write bytes of the segment's log at `offset`; at offset zero the replica begins. The backup
-    /// assumes that bytes it already has are the same. `number` of the answer: bytes that it can
-    /// still take, in at most two more writes.
+    /// does not compare bytes that it already has with those sent again. `number` of the answer:
+    /// how many more bytes it can take, in at most two more writes.
     Write {
         /// The replica.
         replica: ReplicaId,
         /// Offset in the segment's log, bytes.
         offset: u32,
-        /// Whether the segment ends behind these bytes.
+        /// Whether the segment ends with these bytes.
         sealed: bool,
-        /// The replica replaces a lost one, and acknowledged bytes behind these are still missing:
-        /// until a write without this flag the replica does not count.
+        /// The replica replaces a lost one, and acknowledged bytes behind these are still missing.
+        /// The replica does not count until a write without this flag arrives.
         replacement: bool,
-        /// The edition of the segment that these bytes belong to, at most [`MAX_EDITION`]: 0 is the
-        /// log as it was written. A later one has the same content in other bytes, and replaces all
-        /// of an earlier one.
+        /// The edition of the segment that these bytes belong to, at most [`MAX_EDITION`]. Edition
+        /// 0 is the log as it was written. A later edition has the same content in other bytes, and
+        /// replaces all bytes of an earlier edition.
         edition: u8,
         /// The bytes, at most [`REPLICA_BYTES`]; empty only when this write seals the segment.
         bytes: &'a [u8],
     },
-    /// Free the replica, which is no longer needed. Does nothing if it does not exist.
+    /// Free the replica, which is no longer needed. Has no effect if the replica does not exist.
     Free {
         /// The replica.
         replica: ReplicaId,
     },
-    /// List all replicas of a master, and accept nothing more from it, as it is being recovered.
-    /// Body of the answer: [`ReplicaRecord`]s.
+    /// List all replicas of a master that is being recovered, and accept nothing more from that
+    /// master. Body of the answer: [`ReplicaRecord`]s.
     Fence {
         /// Server id of the master.
         master: u32,
     },
     /// Read bytes of the segment's log from `offset` on, at most [`REPLICA_BYTES`]. Body of the
-    /// answer: the bytes; `more`: others follow.
+    /// answer: the bytes; `more` is set if other bytes follow.
     Read {
         /// The replica.
         replica: ReplicaId,
         /// Offset in the segment's log, bytes.
         offset: u32,
     },
-    /// Like [`Read`](Self::Read), but only the entries of some tablets in the segment: its header
-    /// entry, then theirs in any order, with all completions of their tables, but without a last
-    /// one of a head that [does not count](crate::once::Completion::is_cut). `number` of the
-    /// answer: bytes of all of that.
+    /// Read only the entries of some tablets in the segment: the segment's header entry, then the
+    /// tablets' entries in any order, with all completions of the tablets' tables. A last
+    /// completion of a head that [does not count](crate::once::Completion::is_cut) is left out.
+    /// `number` of the answer: bytes of the whole selection. Otherwise like [`Read`](Self::Read).
     Select {
         /// The replica.
         replica: ReplicaId,
@@ -114,11 +113,11 @@ pub enum BackupRequest<'a> {
     },
 }
 
-/// The largest edition of a segment, whose first is 0: an edition is added each time that the
-/// segment's lost replicas are replaced.
+/// The largest edition of a segment. The first edition is 0, and each replacement of the segment's
+/// lost replicas adds one.
 pub const MAX_EDITION: u8 = 63;
 
-/// Operation codes of [`BackupRequest`]s.
+/// Operation codes of [`BackupRequest`]s, the first and those after it.
 pub(super) const FIRST: u8 = 64;
 const WRITE: u8 = FIRST;
 const FREE: u8 = FIRST + 1;
@@ -128,14 +127,14 @@ const SELECT: u8 = FIRST + 4;
 pub(super) const LAST: u8 = SELECT;
 
 /// Flags in `condition` of a write: the segment ends with it; the replica is a replacement. The
-/// edition is above them.
+/// bits above the flags are the edition.
 const SEALED: u8 = 1;
 const REPLACEMENT: u8 = 2;
 const EDITION_SHIFT: u32 = 2;
 const _: () = assert!(MAX_EDITION == u8::MAX >> EDITION_SHIFT);
 
 impl<'a> BackupRequest<'a> {
-    /// Returns whether the bytes of a request are of one to a backup.
+    /// Returns whether the bytes begin with the operation code of a request to a backup.
     #[inline]
     #[must_use]
     pub fn begins(bytes: &[u8]) -> bool {
@@ -221,15 +220,15 @@ impl<'a> BackupRequest<'a> {
 pub struct ReplicaRecord {
     /// The segment.
     pub segment: u64,
-    /// Bytes of its log that the backup has.
+    /// Bytes of the segment's log that the backup has.
     pub len: u32,
-    /// Whether the replica counts as a head: it is neither a survivor nor an incomplete
+    /// Whether the replica counts as that of a head: it is neither a survivor's nor an incomplete
     /// replacement.
     pub head: bool,
-    /// Whether these are all bytes of the segment.
+    /// Whether the backup has all bytes of the segment.
     pub sealed: bool,
-    /// Whether acknowledged bytes may be missing, because the backup lost its memory after it
-    /// received them.
+    /// Whether acknowledged bytes may be missing because the backup lost them from memory before
+    /// they were on disk.
     pub unsure: bool,
 }
 

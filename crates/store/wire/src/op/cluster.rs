@@ -1,4 +1,5 @@
-//! What a coordinator assigns to a server: tablets, recoveries, moves, and the servers to rely on.
+//! What a coordinator assigns to a server: tablets, recoveries and moves, and what the server must
+//! know of others.
 
 use super::moving::MoveOrder;
 use super::records::{Records, ServerRecord, push_counter, push_server};
@@ -11,41 +12,42 @@ pub struct RecoveryOrder {
     pub id: u64,
     /// Server id of the failed master.
     pub master: u32,
-    /// Open heads of its log below this segment are void; zero when it never began a log.
+    /// Open heads of the failed master's log below this segment are void; zero when it never began
+    /// a log.
     pub min_open: u64,
-    /// Number of servers that recover parts of this master, as far as known.
+    /// Number of servers that recover parts of this master, as far as the coordinator knows.
     pub askers: u32,
-    /// Tablets to recover, ascending, each with the segment of the master's log from which on its
-    /// entries count.
+    /// Tablets to recover, ascending. The number with each is the first segment of the master's log
+    /// whose entries count for that tablet.
     pub tablets: Vec<(Tablet, u64)>,
 }
 
 /// All that a coordinator assigns to a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Assignment {
-    /// The tablets that it serves, ascending.
+    /// The tablets that the server serves, ascending.
     pub tablets: Vec<Tablet>,
-    /// How long the server may serve them, microseconds, counted from its question; zero: for ever,
-    /// as no other server could.
+    /// How long the server may serve these tablets, in microseconds, counted from when it asked.
+    /// Zero: for ever, as no other server could take them over.
     pub lease_micros: u64,
-    /// Open heads of its log below this segment are void, as it reported.
+    /// Open heads of the server's log below this segment are void, as the server reported.
     pub min_open: u64,
-    /// Servers that keep replicas for others, itself included.
+    /// Servers that keep replicas for others, this server included.
     pub members: Vec<ServerRecord>,
-    /// Servers whose replicas are needed.
+    /// Masters whose replicas are still needed, so that the server must keep them.
     pub masters: Vec<u32>,
-    /// The id that the next server to enlist gets: `masters` says nothing about higher ones. Zero:
-    /// nothing is new, and only the lease is valid.
+    /// The id that the next server to enlist gets; `masters` says nothing about this id and higher
+    /// ones. Zero: the map has not changed, and only the lease is valid.
     pub next_server: u32,
-    /// Tablets to recover.
+    /// Orders to recover tablets.
     pub orders: Vec<RecoveryOrder>,
-    /// Names of the tables that it serves, by id: grants are given by name.
+    /// Names of the tables that the server serves, by id: grants name tables.
     pub names: Vec<(u32, String)>,
-    /// Tablets that are to move from or to this server.
+    /// Moves of tablets from or to this server.
     pub moves: Vec<MoveOrder>,
 }
 
-/// The largest number of items in a list that is accepted; a longer list is taken for damage.
+/// The largest number of items in a list. A longer list is taken for damage.
 const MAX_LIST: u64 = 1 << 16;
 
 impl Assignment {

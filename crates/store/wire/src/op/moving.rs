@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct MoveOrder {
     /// Id of the order; unique in the cluster, among recovery orders too.
     pub id: u64,
-    /// The tablet, or the part of one.
+    /// The tablet, or part of a tablet, that moves.
     pub tablet: Tablet,
     /// The server that has the tablet: the migration's source.
     pub from: u32,
@@ -50,16 +50,16 @@ impl RangeBytes {
     }
 }
 
-/// The stages of a tablet's move, in this order. Each names what the new server requests.
+/// The stages of a tablet's move, in this order: what the target requests from the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MoveStage {
-    /// The completions of its table.
+    /// The completions of the tablet's table.
     Completions,
-    /// Its objects.
+    /// The tablet's objects.
     Objects,
-    /// The changes made in the meantime.
+    /// The changes that were made since the objects were sent.
     Changes,
-    /// The last changes; from here on the old server changes the tablet no more.
+    /// The last changes. From here on the source does not change the tablet any more.
     Rest,
 }
 
@@ -81,16 +81,16 @@ impl MoveStage {
 )]
 #[repr(C)]
 pub struct MoveCursor {
-    /// Objects and completions behind this position are wanted; all, for
-    /// [`FROM_START`](Self::FROM_START).
+    /// The target wants objects and completions behind this position;
+    /// [`FROM_START`](Self::FROM_START) stands for all of them.
     pub after: U64,
-    /// Number of the wanted batch of changes, from 1. It shows that the new server has the one
-    /// before.
+    /// Number of the batch of changes that the target wants, from 1. It shows that the target has
+    /// the batch before.
     pub batch: U64,
 }
 
 impl MoveCursor {
-    /// The cursor before all positions. It is the last position, behind which there is nothing to
-    /// request.
+    /// The cursor before all positions. Its value is the last position, so no other cursor needs
+    /// it: nothing follows the last position.
     pub const FROM_START: u64 = u64::MAX;
 }

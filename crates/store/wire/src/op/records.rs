@@ -10,18 +10,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct TableRecord {
     /// Table id; never used again after the table is dropped.
     pub id: u32,
-    /// Its name.
+    /// The table's name.
     pub name: String,
     /// Seed of its keys' [positions](crate::tablet::position).
     pub seed: u64,
-    /// Its tablets, ascending: the first begins at zero, and each ends where the next begins.
+    /// The table's tablets, ascending: the first begins at zero, and each ends where the next
+    /// begins.
     pub tablets: Vec<TabletRecord>,
 }
 
 /// A tablet in its table's record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TabletRecord {
-    /// Its first position.
+    /// The tablet's first position.
     pub first: u64,
     /// Id of the server that serves it.
     pub server: u32,
@@ -59,17 +60,17 @@ impl TableRecord {
 /// A server in the answer of a coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerRecord {
-    /// Its id.
+    /// The server's id.
     pub id: u32,
     /// Milliseconds since the coordinator last heard of it.
     pub silent_ms: u32,
-    /// Its locator for clients.
+    /// The server's locator for clients.
     pub locator: String,
-    /// Its rack; empty when none was given.
+    /// The server's rack; empty when none was given.
     pub rack: String,
 }
 
-/// Appends a table to a body.
+/// Appends the record of a table to a body.
 pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     out.extend_from_slice(&table.id.to_le_bytes());
     push_text(out, &table.name);
@@ -83,8 +84,9 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     }
 }
 
-/// Appends a server to a body. Its rack, if it has one, follows its locator and a space, so that
-/// records from before there were racks parse as those of servers without one.
+/// Appends the record of a server to a body. If the server has a rack, a space and the rack follow
+/// its locator. So a record from before there were racks still parses, as that of a server without
+/// a rack.
 ///
 /// # Panics
 /// When locator and rack together are too long: see [`fits_record`].
@@ -98,7 +100,7 @@ pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
     }
 }
 
-/// Returns whether a locator and a rack fit into a server's record.
+/// Returns whether a locator and a rack fit into a server's record, which has 255 bytes for both.
 #[must_use]
 pub fn fits_record(locator: &str, rack: &str) -> bool {
     locator.len() + 1 + rack.len() <= usize::from(u8::MAX)
@@ -113,7 +115,8 @@ pub fn push_counter(out: &mut Vec<u8>, name: &str, value: u64) {
 
 /// Appends a text of at most 255 bytes to a body.
 ///
-/// # Panics When `text` is longer than 255 bytes.
+/// # Panics
+/// When `text` is longer than 255 bytes.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
     let len = u8::try_from(text.len()).expect("names and locators are at most 255 bytes");
     out.push(len);
@@ -170,7 +173,7 @@ impl<'a> Records<'a> {
         Some((name, self.u64()?))
     }
 
-    /// Reads a counter and returns its value if it has this name.
+    /// Reads a counter and returns its value. `None` if the counter has another name.
     pub fn named(&mut self, name: &str) -> Option<u64> {
         self.counter().filter(|(is, _)| *is == name).map(|(_, number)| number)
     }
@@ -198,8 +201,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fixed part of an object in the answer to a scan; its key and value follow. The length field
-/// of the value also encodes its [type](crate::value).
+/// The fixed part of an object in the answer to a scan; the key and value follow it. The length
+/// field of the value also encodes the value's [type](crate::value).
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -213,11 +216,11 @@ pub struct ScanRecord {
 /// An object in the answer to a scan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Item<'a> {
-    /// Its version.
+    /// The object's version.
     pub version: u64,
-    /// Its key.
+    /// The object's key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The object's value.
     pub value: &'a [u8],
     /// The value's type.
     pub value_type: ValueType,
@@ -243,9 +246,9 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 
 /// The objects in the answer to a scan.
 ///
-/// Objects are in the order of their bit-reversed key hashes; a cursor is the last such hash that
-/// was returned. So a scan returns every object that is not removed exactly once, while the table
-/// grows and across restarts of the server.
+/// Objects are in the order of their bit-reversed key hashes, and a cursor is the last such hash
+/// that was returned. So a scan returns every object exactly once that is not removed meanwhile,
+/// even if the table grows or the server restarts.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],
@@ -261,7 +264,7 @@ impl<'a> Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    /// An object; `None` inside when the body is malformed from here on.
+    /// An object; the inner value is `None` when the body is malformed from here on.
     type Item = Option<Item<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,5 @@
-//! A selection of tablets, whose entries in a segment a recovery master requests from a backup.
+//! A selection of tablets. A recovery master requests the entries of these tablets in a segment
+//! from a backup.
 
 use crate::once::COMPLETIONS;
 use crate::tablet::{Range, Tablet, position};
@@ -37,9 +38,9 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Encodes a selection. `seed` is that of keys' [positions](position); `askers` is the number
-    /// of servers, this one included, that will request entries of the same segment; `tablets` must
-    /// ascend.
+    /// Encodes a selection. `seed` is the seed of keys' [positions](position). `askers` is the
+    /// number of servers, this one included, that will request entries of the same segment.
+    /// `tablets` must ascend.
     ///
     /// # Panics
     /// When there are more than [`MAX_SELECTED`] tablets, or they do not ascend.
@@ -56,7 +57,7 @@ impl<'a> Selection<'a> {
         bytes
     }
 
-    /// Parses the bytes of a selection.
+    /// Parses the bytes of a selection; `None` when they are invalid.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let selection = Self { bytes };
@@ -84,7 +85,7 @@ impl<'a> Selection<'a> {
         (header, <[TabletBytes]>::ref_from_bytes(tablets).expect("checked"))
     }
 
-    /// Seed of keys' positions.
+    /// Returns the seed of keys' positions.
     #[must_use]
     pub fn seed(self) -> u64 {
         self.parts().0.seed.get()
@@ -101,7 +102,7 @@ impl<'a> Selection<'a> {
         self.parts().1.iter().map(|tablet| tablet.tablet())
     }
 
-    /// Returns whether the selection includes a table's objects at a position.
+    /// Returns whether the selection includes the objects at a position of a table.
     #[must_use]
     pub fn wants(self, table: u32, position: u64) -> bool {
         let tablets = self.parts().1;

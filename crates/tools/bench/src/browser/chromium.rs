@@ -27,7 +27,7 @@ pub(super) fn prepare(user: &User) -> Result<()> {
 pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
     let log = user.log();
     let stderr = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
-    // Chromium expects the pipes at the file descriptors 3 and 4, to which a shell moves them.
+    // Chromium expects the pipes at the file descriptors 3 and 4. A shell moves them there.
     let mut command = user.command(Path::new("sh"));
     command.args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", "sh"]).arg(program);
     command.args([
@@ -36,7 +36,7 @@ pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
         "--enable-unsafe-extension-debugging",
         "--no-first-run",
     ]);
-    // Uses no key ring of a desktop, no graphics card, and no servers other than those of pages.
+    // Uses no desktop key ring, no graphics card, and no servers except those of pages.
     command.args([
         "--password-store=basic",
         "--disable-gpu",
@@ -86,11 +86,11 @@ pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
 #[derive(Debug)]
 struct Chromium {
     devtools: Devtools,
-    /// The current tab: the ids of its target and of our session with it.
+    /// The current tab: its target id, and the id of our session with it.
     at: Value,
 }
 
-/// Attempts to click on an element.
+/// Limit on the attempts to click on an element.
 const CLICKS: u32 = 50;
 
 impl Chromium {
@@ -145,8 +145,9 @@ impl Control for Chromium {
         wait_for(self, "return document.readyState === 'complete'").map(drop)
     }
 
-    /// The page may move between finding the element's position and the click, since lines about
-    /// transfers appear and disappear. So a listener checks whether the click hit the element.
+    /// Clicks, and repeats until a listener reports that the click hit the element. The page may
+    /// move between finding the element's position and the click, since lines about transfers
+    /// appear and disappear.
     fn click(&mut self, selector: &str) -> Result<()> {
         let selector = Value::from(selector);
         for _ in 0..CLICKS {

@@ -14,7 +14,7 @@ use super::PATIENCE;
 /// Limit on the answers that are queued.
 const MAX_MESSAGES: usize = 256;
 
-/// A connection to a browser. It ends with the browser.
+/// A connection to a browser. The connection ends with the browser.
 #[derive(Debug)]
 pub(super) struct Devtools {
     to: ChildStdin,
@@ -30,11 +30,11 @@ impl Devtools {
         let read = move || {
             let mut from = BufReader::new(from);
             let mut message = Vec::new();
-            // Until the browser ends, or the receiver is dropped.
+            // The loop ends when the browser ends, or when the receiver is dropped.
             while from.read_until(0, &mut message).is_ok_and(|bytes| bytes > 0) {
                 let parsed =
                     serde_json::from_slice::<Value>(message.strip_suffix(&[0]).unwrap_or(&message));
-                // Messages without a number are events, which are ignored.
+                // Messages without an id are events. They are ignored.
                 if let Some(answer) = parsed.ok().filter(|answer| answer["id"].is_u64())
                     && messages.send(answer).is_err()
                 {

@@ -12,7 +12,7 @@ use super::marionette::Marionette;
 use super::{Browser, BrowserKind, Control, PATIENCE, POLL_INTERVAL, StartOutcome, User, wait_for};
 use sprat_measure::cpu::pause;
 
-/// The extension's id, and the address of its pages, which the profile's preferences fix.
+/// The extension's id, and the address of its pages. The profile's preferences fix the address.
 const EXTENSION: &str = "browser@sprat";
 const PAGES: &str = "moz-extension://00112233-4455-6677-8899-aabbccddeeff";
 
@@ -26,7 +26,7 @@ pub(super) fn prepare(user: &User) -> Result<()> {
             EXTENSION: PAGES.trim_start_matches("moz-extension://"),
         }).to_string(),
                // Suspend the extension's background script as soon as possible, so that tests cover
-               // that.
+               // its restart.
         "extensions.background.idle.timeout": 500,
         "browser.download.folderList": 2,
         "browser.download.dir": user.downloads(),
@@ -50,7 +50,7 @@ pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
     let log = user.log();
     let stderr = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut command = user.command(program);
-    // Without `--remote-allow-system-access` it does not open pages of extensions.
+    // Without `--remote-allow-system-access` Firefox does not open pages of extensions.
     command
         .args([
             "--headless",

@@ -1,5 +1,5 @@
-//! Firefox's remote control, Marionette: WebDriver commands as JSON over a TCP connection, each
-//! message preceded by its length.
+//! Firefox's remote control, Marionette: WebDriver commands as JSON over a TCP connection. The
+//! length of each message precedes it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use super::PATIENCE;
 /// The supported version of the protocol.
 const PROTOCOL: u64 = 3;
 
-/// Limit on the length of an answer, in bytes. A longer one is an error.
+/// Limit on the length of an answer, in bytes. A longer answer is an error.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// A session with a browser. It ends with the browser.
+/// A session with a browser. The session ends with the browser.
 #[derive(Debug)]
 pub(super) struct Marionette {
     stream: BufReader<TcpStream>,

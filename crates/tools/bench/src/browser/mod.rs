@@ -1,8 +1,8 @@
-//! Drives real browsers without a screen, for benchmarks and tests: each with a home folder of its
-//! own, and our extension as `sprat browser install` writes it.
+//! Drives real browsers without a screen, for benchmarks and tests. Each browser has its own home
+//! folder, and our extension as `sprat browser install` writes it.
 //!
-//! Each browser is driven by the remote control that is built into it, so that no driver need be
-//! installed: Firefox by Marionette, Chromium by the DevTools protocol.
+//! Each browser is driven by its built-in remote control, so no driver has to be installed: Firefox
+//! by Marionette, Chromium by the DevTools protocol.
 
 mod chromium;
 mod devtools;
@@ -25,7 +25,7 @@ use sprat_measure::cpu::pause;
 /// Timeout of every browser command: far more than a command needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Interval at which to poll for something that is awaited.
+/// Interval at which to check whether an awaited state has been reached.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A supported browser.
@@ -76,7 +76,7 @@ impl BrowserKind {
 pub enum StartOutcome {
     /// The browser runs.
     Runs(Box<Browser>),
-    /// The browser does not run on this machine, for this reason.
+    /// The browser does not run on this machine, for the given reason.
     Ended(String),
 }
 
@@ -137,7 +137,7 @@ impl Browser {
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
-        // Wait until the popup shows the host, which it does once the extension's background script
+        // Wait until the popup shows the host: it does so when the extension's background script
         // runs. On a busy machine a click came before that, and the browser itself downloaded.
         self.wait_for("return (document.getElementById('about')?.textContent ?? '') !== ''")
             .map(drop)
@@ -174,7 +174,7 @@ impl Browser {
     /// Opens the context menu of a link of a page, chooses an item, and returns to the popup.
     ///
     /// # Errors
-    /// The browser's error; always for Chromium, whose menus cannot be controlled.
+    /// The browser's error. Chromium always returns one: its menus cannot be controlled.
     pub fn choose(&mut self, url: &str, link: &str, item: &str) -> Result<()> {
         self.visit(url)?;
         self.control.choose(link, item)?;
@@ -184,7 +184,7 @@ impl Browser {
     /// Waits until the popup shows a download in this state, and returns the text about it.
     ///
     /// # Errors
-    /// If the popup does not show it within a minute; the error contains what it shows.
+    /// If the popup does not show this within a minute. The error contains the popup's text.
     pub fn wait_for_download(&mut self, name: &str, state: &str) -> Result<String> {
         let find = format!(
             "return [...document.querySelectorAll('li[data-state={state}]')].find((row) => \
@@ -194,11 +194,11 @@ impl Browser {
         Ok(self.wait_for(&find)?.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until a function with this body, run in the page, returns a value other than null and
-    /// false.
+    /// Runs a function with this body in the page until it returns a value other than null and
+    /// false, and returns that value.
     ///
     /// # Errors
-    /// If no such value is returned within a minute; the error contains the page's text.
+    /// If no such value is returned within a minute. The error contains the page's text.
     pub fn wait_for(&mut self, body: &str) -> Result<Value> {
         wait_for(self.control.as_mut(), body)
     }

@@ -15,7 +15,7 @@ use super::{BrowserKind, StartOutcome, chromium, firefox};
 pub struct User {
     home: TempDir,
     sprat: PathBuf,
-    /// The user id under which programs run, if another than this process's.
+    /// The user id under which programs run, if it is not this process's own.
     id: Option<u32>,
     /// Origins from which browsers accept files over plain HTTP.
     trusted: Vec<String>,
@@ -23,7 +23,7 @@ pub struct User {
 
 impl User {
     /// Makes a user of the program `sprat`, with a home in the folder `within`. With an `id`,
-    /// programs run as the user and group of that number, without privileges; that requires root.
+    /// programs run as the user and group of that number, without privileges; this requires root.
     ///
     /// # Errors
     /// If a folder of the home cannot be made or given to the user.
@@ -40,9 +40,9 @@ impl User {
         Ok(user)
     }
 
-    /// Lets browsers that are started from here on save files from this origin, `http://HOST:PORT`,
-    /// without asking. Chromium asks about every file that arrives over plain HTTP from another
-    /// machine.
+    /// Lets browsers that are started after this call save files from this origin,
+    /// `http://HOST:PORT`, without asking. Chromium asks about every file that arrives over plain
+    /// HTTP from another machine.
     pub fn trust(&mut self, origin: &str) {
         self.trusted.push(origin.to_owned());
     }
@@ -52,7 +52,8 @@ impl User {
         &self.trusted
     }
 
-    /// Returns the download folder of the browsers, and of `sprat` after [`User::install_for`].
+    /// Returns the download folder of the browsers. After [`User::install_for`], `sprat` also
+    /// downloads into it.
     #[must_use]
     pub fn downloads(&self) -> PathBuf {
         self.home.path().join("Downloads")
@@ -74,7 +75,7 @@ impl User {
     /// Runs `sprat browser` as this user, and returns its output.
     ///
     /// # Errors
-    /// If the program cannot be run, exits with another status than 0, or prints text that is not
+    /// If the program cannot be run, exits with a status other than 0, or prints text that is not
     /// UTF-8.
     pub fn sprat(&self, args: &[&str]) -> Result<String> {
         let output = self.command(&self.sprat).arg("browser").args(args).output()?;
@@ -86,14 +87,14 @@ impl User {
     /// folder.
     ///
     /// # Errors
-    /// If the path of the download folder is not UTF-8, and as [`User::sprat`].
+    /// If the path of the download folder is not UTF-8, or for the reasons of [`User::sprat`].
     pub fn install_for(&self, kind: BrowserKind) -> Result<()> {
         let downloads = self.downloads();
         let downloads = downloads.to_str().context("a folder in UTF-8")?;
         self.sprat(&["install", "--for", kind.argument(), "--downloads", downloads]).map(drop)
     }
 
-    /// Starts a browser. It ends with the calling thread.
+    /// Starts a browser. The browser is killed when the calling thread ends.
     ///
     /// # Errors
     /// If the browser is not installed, does not start, or does not accept remote control.
@@ -112,7 +113,7 @@ impl User {
     pub fn has_host(&self) -> bool {
         let folder = self.downloads().into_os_string().into_encoded_bytes();
         let processes = fs::read_dir("/proc").into_iter().flatten().map_while(Result::ok);
-        // A process that has just ended has no command line any more.
+        // A process that has just ended no longer has a command line.
         let mut lines =
             processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
         lines.any(|line| line.split(|byte| *byte == 0).any(|word| word == folder))

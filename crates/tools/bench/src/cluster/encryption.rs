@@ -11,10 +11,10 @@ use sprat_measure::goals::Goal;
 use sprat_measure::target::Wait;
 
 /// Lower limit on the rounds, since the cost is smaller than the difference between two rounds of
-/// the same system.
+/// one system.
 const ROUNDS: usize = 5;
 
-/// Compares reads of one client over UDP, unencrypted and sealed, with server and client spinning.
+/// Compares the reads of one client over UDP without and with encryption. Server and client spin.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let folder = own_folder(&settings.lab.setup.data, "members")?;
     let members = Members::issue(&settings.program, folder.path())?;

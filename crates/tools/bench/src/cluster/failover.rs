@@ -20,16 +20,16 @@ use sprat_units::figure::digits;
 /// Replicas of each log.
 const COPIES: usize = 2;
 
-/// Servers that are killed, and the same with `--full`.
+/// Number of servers that are killed: by default, and with `--full`.
 const DEATHS: (usize, usize) = (10, 100);
 
-/// Clients, each a thread with one operation at a time.
+/// Number of clients. Each is a thread with one operation at a time.
 const CLIENTS: u64 = 16;
 
 /// Operations per second of all clients together.
 const RATE: u64 = 10_000;
 
-/// Keys of each client, and how many of them are counters.
+/// Number of keys of each client, and the number of these keys that are counters.
 const KEYS: u64 = 200;
 const SUMS: u64 = 50;
 
@@ -40,11 +40,11 @@ const AFTER: Duration = Duration::from_millis(2500);
 /// Memory of each server in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// The expected value of a key. Each key has only one client that changes it.
+/// The expected value of a key. Only one client changes the key.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     value: Option<i64>,
-    /// The value if the latest operation, which was not answered, was executed.
+    /// The value if the latest operation, which was not answered, was executed nevertheless.
     perhaps: Option<i64>,
 }
 
@@ -55,11 +55,11 @@ struct Found {
     perhaps: u64,
     lost: u64,
     doubled: u64,
-    /// The longest time in which one client completed no operation, since the last death.
+    /// The longest time since the last death in which one client completed no operation.
     gap: Duration,
 }
 
-/// Kills servers one after another while clients read, write and add at a given rate.
+/// Kills servers one after another while clients read, write and add at a fixed rate.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let deaths = if settings.full { DEATHS.1 } else { DEATHS.0 };
     let setup = Setup {
@@ -128,8 +128,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Kills servers one after another and starts each again. Returns the longest gap after each death,
-/// ascending, and the number of servers that were declared dead without having been killed.
+/// Kills servers one after another, and starts each of them again. Returns the longest gap after
+/// each death, in ascending order, and the number of servers that were declared dead without having
+/// been killed.
 fn kill(
     cluster: &mut Cluster,
     deaths: usize,
@@ -140,7 +141,7 @@ fn kill(
     cpu::pause(BEFORE);
     for death in 0..deaths {
         found.lock().expect("nobody panicked").gap = Duration::ZERO;
-        // Every server in turn, in an order in which neighbours do not follow each other.
+        // Each server in turn, in an order in which neighbours do not follow each other.
         let victim = (death * 2 + death / servers) % servers;
         cluster.kill(victim);
         cpu::pause(AFTER);
@@ -154,7 +155,7 @@ fn kill(
     Ok((gaps, stalled))
 }
 
-/// Runs one client on its own keys until the end, then verifies all of them.
+/// Runs one client on its own keys until the end, then verifies all its keys.
 fn work(
     mut client: Client,
     tables: &[String],

@@ -11,11 +11,11 @@ use sprat_measure::goals::Goal;
 /// Replicas of each log.
 const COPIES: usize = 3;
 
-/// Memory of each server in bytes; seven servers run at once.
+/// Memory of each server in bytes. Seven servers run at once.
 const MEMORY: u64 = 512 << 20;
 
-/// Measures reads, and writes that reach three other servers' memory before they are acknowledged,
-/// with one client and with fifty, all sleeping.
+/// Measures reads and writes with one client and with fifty, all of them sleeping. A write reaches
+/// the memory of three other servers before it is acknowledged.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let ours = Replicated::new(settings.program.clone(), COPIES);
     let (one, three) = (RedisReplicas { replicas: 1 }, RedisReplicas { replicas: 3 });

@@ -24,10 +24,10 @@ use sprat_units::figure::{self, digits};
 /// Replicas of each log.
 const COPIES: usize = 2;
 
-/// Bytes of an object in the log: header, key of 30 B, value of 100 B.
+/// Bytes of an object in the log: its header, a key of 30 B, and a value of 100 B.
 const OBJECT_BYTES: u64 = 149;
 
-/// Bytes that migrate, and the same with `--full`.
+/// Bytes that migrate: by default, and with `--full`.
 const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 
 /// Connections that fill the table.
@@ -45,15 +45,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time after which a migration fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Latencies of reads without and during a migration.
+/// Latencies of reads: without a migration, and during one.
 #[derive(Default)]
 struct Found {
     calm: Latencies,
     moving: Latencies,
 }
 
-/// Migrates the only tablet of a table from server to server while one client reads from it as fast
-/// as possible and another writes.
+/// Migrates the only tablet of a table from server to server. Meanwhile one client reads from the
+/// table as fast as possible, and another client writes to it.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
     let memory_bytes = bytes * 5 / 2;
@@ -111,8 +111,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Migrates the tablet `rounds` times, each time to another server. Returns the seconds of each
-/// migration.
+/// Migrates the tablet `rounds` times, each time to another server. Returns the seconds that each
+/// migration takes.
 fn rounds(
     cluster: &Cluster,
     client: &mut Client,
@@ -175,8 +175,8 @@ fn read(
     Ok(())
 }
 
-/// Rewrites one object after another with the same value until the end, and records the time of the
-/// slowest write in ns.
+/// Rewrites one object after another with an unchanged value until the end. Records the time of the
+/// slowest write, in ns.
 fn write(
     mut client: Client,
     workload: &Workload,

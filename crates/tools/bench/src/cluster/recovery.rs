@@ -18,19 +18,19 @@ use sprat_units::figure::{self, digits};
 /// Replicas of each log.
 const COPIES: usize = 3;
 
-/// Bytes of an object in the log: header, key of 30 B, value of 100 B.
+/// Bytes of an object in the log: its header, a key of 30 B, and a value of 100 B.
 const OBJECT_BYTES: u64 = 149;
 
-/// Bytes of log to recover, and the same with `--full`.
+/// Bytes of log to recover: by default, and with `--full`.
 const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 
 /// Connections that fill the table.
 const FILLERS: usize = 8;
 
-/// Objects that are verified at the end, spread over all.
+/// Number of objects that are verified at the end, spread over the table.
 const CHECKED_OBJECTS: u64 = 1000;
 
-/// Number of reads, spread over the table, after which the table counts as readable: there are far
+/// Number of reads, spread over the table, after which the table counts as readable. There are far
 /// fewer recovery masters, so each of them has answered some of the reads.
 const PARTS: u64 = 64;
 
@@ -43,17 +43,17 @@ struct Recovery {
     bytes: u64,
     /// Seconds from the start until the last object was durable, on the slowest recovery master.
     seconds: f64,
-    /// CPU seconds of checking and replaying the log, over all recovery masters.
+    /// CPU seconds that all recovery masters used to check and replay the log.
     replay: f64,
-    /// CPU seconds of all servers meanwhile: reading, sorting, sending and replaying the log, and
-    /// writing three new replicas.
+    /// CPU seconds that all servers used until then: to read, sort, send and replay the log, and to
+    /// write three new replicas.
     cpu: f64,
-    /// Seconds from the kill until objects from all parts of the table had been read.
+    /// Seconds from the kill until [`PARTS`] objects, spread over the table, had been read.
     readable: f64,
     lost: u64,
 }
 
-/// Kills a server with one table; the others recover the table, each a part of it.
+/// Kills a server that has a whole table. Each of the other servers recovers a part of the table.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
     let setup = Setup {
@@ -139,8 +139,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Models recovering 64 GB with various numbers of servers, each at `rate`: bytes per CPU second of
-/// all the work involved, as measured here.
+/// Models the recovery of 64 GB by various numbers of servers. `rate` is the number of bytes that
+/// all the work of a recovery handles per CPU second, as measured here.
 fn model(rate: f64) -> Table {
     const LOST: f64 = 64e9;
     let mut table = Table::new(&["servers", "64 GB, and the lease"]);

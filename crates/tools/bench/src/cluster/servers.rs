@@ -30,7 +30,7 @@ pub(super) struct Replicated {
 }
 
 impl Replicated {
-    /// Configures one server more than the replicas need.
+    /// Configures a cluster with one server more than the replicas need.
     pub(super) fn new(program: PathBuf, copies: usize) -> Self {
         Self { program, servers: copies + 2, copies, name: format!("sprat -r {copies}") }
     }
@@ -79,9 +79,9 @@ impl System for Replicated {
     }
 }
 
-/// A running cluster. Its processes are killed when it is dropped.
+/// A running cluster. Its processes are killed when this value is dropped.
 pub(super) struct Cluster {
-    // Dropped, and so killed, before the folder is removed.
+    // Dropped before the folder, so that the servers are killed before the folder is removed.
     servers: Vec<Option<Process>>,
     _process: Process,
     config: Replicated,
@@ -121,8 +121,8 @@ impl Cluster {
         let log = self.folder.path().join(format!("server-{server}.log"));
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
-        // The coordinator lists a dead server until its tables are recovered, at the same locator:
-        // only the counters of the new process show that it is ready.
+        // Until a dead server's tables are recovered, the coordinator still lists it at its
+        // locator. Only the counters of the new process show that the new process is ready.
         let (options, listen) =
             (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
         process.wait_ready(READY_LIMIT, || {
@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// Restarts servers that have ended by themselves, because they stalled and were declared dead.
-    /// Returns their number.
+    /// Returns the number of these servers.
     pub(super) fn revive(&mut self) -> Result<usize> {
         let ended =
             |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);
@@ -169,13 +169,13 @@ impl Cluster {
         &self.listens
     }
 
-    /// Returns the indices of the servers with a table's tablets.
+    /// Returns the indices of the servers that have a table's tablets.
     pub(super) fn servers_of(&self, table: &str) -> Result<Vec<usize>> {
         self.servers_seen_by(&mut self.client()?, table)
     }
 
-    /// Returns the indices of the servers with a table's tablets, as `client` finds them. Saves the
-    /// connection that [`servers_of`](Self::servers_of) opens.
+    /// Returns the indices of the servers that have a table's tablets, as `client` finds them.
+    /// [`servers_of`](Self::servers_of) does this with a new connection.
     pub(super) fn servers_seen_by(&self, client: &mut Client, table: &str) -> Result<Vec<usize>> {
         let tables = client.list_tables()?;
         let record =
@@ -194,7 +194,7 @@ impl Cluster {
         Ok(usage::cpu_time(process.pid())?.as_secs_f64())
     }
 
-    /// Returns a counter of a server, or zero if it has none of that name.
+    /// Returns a counter of a server, or zero if the server has no counter of that name.
     pub(super) fn counter(&self, server: usize, name: &str) -> Result<u64> {
         let counters = self.client()?.server_stats(&self.listens[server])?;
         Ok(counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value))

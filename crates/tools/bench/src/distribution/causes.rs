@@ -1,8 +1,8 @@
 //! Finds the cause of a slow operation from what was observed during that operation.
 //!
-//! The client spins while it waits and times every iteration of its loop; a server with `--timed`
-//! does the same. The longest iteration during an operation shows whether the thread at that end
-//! was held up, and for how long; the kernel's statistics of the thread show by what.
+//! The client spins while it waits, and times every iteration of its loop; a server with `--timed`
+//! does so too. The longest iteration during an operation shows whether the thread at that end was
+//! held up, and for how long. The kernel's statistics of the thread show the cause.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// Below the kernel: the hypervisor, the firmware.
     Machine,
-    /// The kernel of one of the two ends: its scheduler, its interrupts, its paging.
+    /// The kernel of one of the two ends: its scheduler, its interrupts, or its paging.
     Kernel,
     /// A frame was lost on its way.
     Network,
@@ -26,13 +26,13 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// A frame was sent again, and neither end had been held up.
+    /// A frame was retransmitted, although neither end was held up.
     Retransmission,
     /// The kernel gave the core to another thread: the thread was switched out, and did not run for
-    /// the whole time.
+    /// at least half of the time.
     Preemption(PathEnd),
-    /// The hypervisor took the core: the thread was not switched out, and yet did not run for the
-    /// whole time.
+    /// The hypervisor took the core: the thread was not switched out, but did not run for at least
+    /// half of the time.
     Steal(PathEnd),
     /// The thread was held up while it touched memory for the first time.
     Fault(PathEnd),
@@ -40,15 +40,15 @@ pub enum Cause {
     Interrupt(PathEnd),
     /// The server was held up while its cleaner worked.
     Cleaner,
-    /// The thread was held up, and neither its statistics nor those of its core show by what: it
-    /// may be the firmware, or a hypervisor that does not report steal time.
+    /// The thread was held up, and neither its statistics nor those of its core show the cause. The
+    /// cause may be the firmware, or a hypervisor that does not report steal time.
     #[serde(rename = "untold")]
     Unknown(PathEnd),
-    /// An iteration of the server's loop was long, and its core's interrupts are not known because
-    /// it runs on another host.
+    /// An iteration of the server's loop was long. The interrupts of its core are not known because
+    /// the server runs on another host, or because reading them takes too long.
     #[serde(rename = "round")]
     LongIteration,
-    /// Neither end was held up: the time was spent between them.
+    /// Neither end was held up. The time passed between the ends.
     #[serde(rename = "nothing")]
     NeitherEnd,
 }
@@ -63,10 +63,10 @@ pub enum PathEnd {
     Server,
 }
 
-/// The observation at one end during an operation.
+/// What was observed at one end during an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EndObservation {
-    /// The excess of the longest iteration of the loop over the usual time, in ns.
+    /// How much longer than usual the longest iteration of the loop took, in ns.
     pub held_ns: u64,
     /// Time in which the thread did not run, in ns.
     pub missing_ns: u64,
@@ -81,19 +81,19 @@ pub struct EndObservation {
 /// Everything that was observed during one slow operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// The excess of the operation's latency over the median, in ns.
+    /// How much longer than the median the operation took, in ns.
     pub excess_ns: u64,
     /// The observation at the client.
     pub client: EndObservation,
-    /// The observation at the server, if it is timed.
+    /// The observation at the server, if the server is timed.
     pub server: Option<EndObservation>,
-    /// Frames that either end sent again.
+    /// Number of frames that either end retransmitted.
     pub resent: u64,
     /// Bytes that the server's cleaner read or moved.
     pub cleaned_bytes: u64,
 }
 
-/// Share of an operation's excess time that a delay must reach to explain the operation.
+/// A delay explains an operation if it is at least this share of the operation's excess time.
 const MOST: f64 = 0.5;
 
 impl Evidence {
@@ -109,17 +109,17 @@ impl Evidence {
                 .collect();
         held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
         let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
-        // If one thread is held up while it has a lock that the other needs, both are held up:
-        // blame the one for which a cause is known.
+        // If one thread is held up while it has a lock that the other thread needs, both are held
+        // up. So an end with a known cause is preferred.
         let known =
             causes().find(|cause| !matches!(cause, Cause::Unknown(_) | Cause::LongIteration));
-        // Requests to a server that is held up are sent again too, so a retransmission means a lost
-        // frame only if neither end was held up.
+        // Requests to a server that is held up are also retransmitted. So a retransmission means a
+        // lost frame only if neither end was held up.
         let neither = || if self.resent > 0 { Cause::Retransmission } else { Cause::NeitherEnd };
         known.or_else(|| causes().next()).unwrap_or_else(neither)
     }
 
-    /// Returns what held up one end.
+    /// Returns the cause for which one end was held up.
     fn cause_at(&self, end: PathEnd, seen: EndObservation) -> Cause {
         let missing = seen.missing_ns as f64 >= seen.held_ns as f64 * MOST;
         match seen {
@@ -181,7 +181,7 @@ impl PathEnd {
 }
 
 impl Verdict {
-    /// Returns the verdict in a word.
+    /// Returns the verdict as one word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -194,20 +194,20 @@ impl Verdict {
     }
 }
 
-/// Which slow operations to exclude from a distribution by their causes, to see the store without
-/// the effects of its machine.
+/// Which slow operations to exclude from a distribution, by their causes. The remaining operations
+/// show the store without the effects of its machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exclusion {
-    /// Excludes none.
+    /// Excludes no operation.
     Nothing,
     /// Excludes operations during which a thread lost its core to preemption or steal.
     Core,
-    /// Also excludes operations that were hit by interrupts.
+    /// Also excludes operations that were delayed by interrupts.
     Interrupts,
 }
 
 impl Exclusion {
-    /// All exclusions; each also excludes what the one before it does.
+    /// All exclusions. Each also excludes the operations that the one before it excludes.
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Core, Self::Interrupts];
 
     /// Returns whether an operation with this cause is excluded.
@@ -230,7 +230,7 @@ impl Exclusion {
         }
     }
 
-    /// Describes the causes of the excluded operations; `None` if none is excluded.
+    /// Describes the causes of the excluded operations, or returns `None` if none is excluded.
     #[must_use]
     pub fn hit_by(self) -> Option<&'static str> {
         match self {
@@ -274,11 +274,11 @@ impl Tally {
 /// Judges a step in the tail. Returns the verdict, and the share of the step's operations, 0 to 1,
 /// that supports it.
 ///
-/// The verdict is that of most of the examined operations. If that is `Unexplained` (the server may
-/// not report enough), the measured jitter of the machine decides: `beyond` is the share of
-/// operations from the step's beginning on, and `machine_alone` the share that the machine would
-/// delay as long without any store. If the latter is at least half of the former, the verdict is
-/// `Machine`.
+/// The verdict is the most frequent one among the examined operations. If it is `Unexplained` (the
+/// server may not report enough), the measured jitter of the machine decides. `beyond` is the share
+/// of operations that are slower than the step's beginning. `machine_alone` is the share that the
+/// machine would delay as long without a store. If `machine_alone` is at least half of `beyond`,
+/// the verdict is `Machine`.
 #[must_use]
 pub fn judge(tally: &Tally, beyond: f64, machine_alone: f64) -> (Verdict, f64) {
     let mut by_verdict: Vec<(Verdict, f64)> = Vec::new();

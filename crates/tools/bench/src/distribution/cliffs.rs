@@ -1,11 +1,11 @@
 //! Finds steps ("cliffs") in the tail of a distribution: latencies that many operations have, while
-//! hardly any has a slightly lower one.
+//! hardly any operation has a slightly lower one.
 //!
 //! On logarithmic axes the share of operations beyond a latency falls smoothly if delays have many
 //! small causes. A single cause with a fixed duration (a timer interrupt, a time slice, a
 //! retransmission) makes a step: the curve is flat up to that duration, then drops. In the density
-//! over the logarithm of the latency such a step is a hill. [`find`] searches for hills in the tail
-//! that rise above the valley before them by more than chance explains.
+//! over the logarithm of the latency such a step is a hill. [`find`] searches the tail for hills
+//! that rise above the preceding valley by more than chance explains.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,31 +20,31 @@ pub const TAIL_FROM_MEDIANS: f64 = 1.5;
 /// Lower limit on the operations of a step.
 pub const MIN_COUNT: u64 = 20;
 
-/// A hill is at least this many standard deviations higher than the valley before it. There are
-/// some hundred bars, so with three, every other smooth tail would have a hill.
+/// A hill is higher than the preceding valley by at least this many standard deviations. There are
+/// some hundred bars: with three standard deviations, every second smooth tail would have a hill.
 const SIGNIFICANT: f64 = 5.0;
 
-/// A hill is at least this many times as high as the valley before it.
+/// A hill is at least this many times as high as the preceding valley.
 const RISE: f64 = 1.5;
 
-/// A hill ends where it has fallen to its height divided by this: what follows is the tail.
+/// A hill ends where the bars have fallen to its height divided by this. The tail continues there.
 const FOOT: u64 = 16;
 
-/// Limit on the steps that are returned. Only the largest steps are.
+/// Limit on the steps that are returned. If there are more, the largest are returned.
 pub const MAX_CLIFFS: usize = 12;
 
 /// A step in the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// Its position: the median latency of its operations, in ns.
+    /// Position of the step: the median latency of its operations, in ns.
     pub at_ns: u64,
-    /// The smallest latency in the step, above the valley before it, in ns.
+    /// The smallest latency in the step, above the preceding valley, in ns.
     pub from_ns: u64,
     /// The largest latency in the step, in ns.
     pub to_ns: u64,
     /// Number of operations in the step.
     pub count: u64,
-    /// Its share of all operations, 0 to 1.
+    /// The step's share of all operations, 0 to 1.
     pub share: f64,
 }
 
@@ -86,14 +86,15 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
     cliffs
 }
 
-/// Returns the hills after the highest one: for each the bar of the valley before it, and its last
-/// bar.
+/// Returns the hills after the highest one. Each is given by the bar of its preceding valley, and
+/// its own last bar.
 fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else {
         return Vec::new();
     };
     let mut hills = Vec::new();
-    // The valley is the lowest bar since the last hill; a bar that stands out of it begins a hill.
+    // The valley is the lowest bar since the last hill. A bar that stands out from it begins a
+    // hill.
     let (mut valley, mut top) = (main, None);
     let mut at = main + 1;
     while at < bars.len() {
@@ -117,8 +118,8 @@ fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     hills
 }
 
-/// Returns the end of a hill, searching from a bar on its falling side: the first bar that is no
-/// higher than `low`, or the lowest one before another hill begins.
+/// Returns the end of a hill, searching from a bar on its falling side: the first bar that is not
+/// higher than `low`, or the lowest bar before another hill begins.
 fn foot(bars: &[u64], from: usize, low: u64) -> usize {
     let mut lowest = from;
     for at in from..bars.len() {

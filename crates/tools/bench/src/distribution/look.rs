@@ -1,8 +1,8 @@
-//! Reads the statistics of both threads, of the server and of the cores, to compare them with those
-//! of the reading before.
+//! Reads the statistics of both threads, of the server and of the cores, and computes their changes
+//! since the previous reading.
 //!
-//! A reading takes some tens of microseconds. So it is made between operations, only after a slow
-//! one, and followed by an operation that does not count, which restores caches and queues.
+//! A reading takes some tens of microseconds. So it is made between operations, and only after a
+//! slow one. An operation that does not count follows it, to restore caches and queues.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use super::causes::{EndObservation, Evidence};
 use crate::single::{Counters, OperationTimes, Single};
 use sprat_measure::hist::nanos;
 
-/// Limit on the time to read the interrupts of all cores. Where reading takes longer, as on
-/// machines with many cores, interrupts are left out.
+/// Limit on the time to read the interrupts of all cores. If reading takes longer, as on machines
+/// with many cores, interrupts are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);
 
-/// Trials to measure that time, of which the shortest counts.
+/// Number of trials to measure the time of reading interrupts. The shortest counts.
 const TRIALS: usize = 5;
 
 /// The cores of both ends, if they are known and belong to this machine.
@@ -27,8 +27,8 @@ pub(super) struct Cores {
     pub(super) server: Option<usize>,
 }
 
-/// Observes both ends. Call [`learn`](Self::learn) with the usual times, [`look`](Self::look) after
-/// a slow operation and [`evidence`](Self::evidence) with the result, then
+/// Observes both ends. Call [`learn`](Self::learn) with the usual times. After a slow operation
+/// call [`look`](Self::look), then [`evidence`](Self::evidence) with the result, then
 /// [`settle`](Self::settle).
 pub(super) struct Observer {
     cores: Cores,
@@ -81,7 +81,8 @@ impl Observer {
         self.interrupts_known
     }
 
-    /// Returns whether the server reports the times of its loop: it was started with `--timed`.
+    /// Returns whether the server reports the times of its loop, because it was started with
+    /// `--timed`.
     pub(super) fn server_is_timed(&self) -> bool {
         self.last.server.get("longest_round_ns").is_some()
     }
@@ -98,7 +99,7 @@ impl Observer {
         self.last.server.get("longest_round_ns")
     }
 
-    /// Makes a reading, and returns the changes since the one before.
+    /// Makes a reading, and returns the changes since the previous reading.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -151,8 +152,8 @@ impl Observer {
         })
     }
 
-    /// Restarts the statistics of the client's thread, to leave out the effects of the reading
-    /// itself.
+    /// Restarts the statistics of the client's thread, so that the next changes do not include the
+    /// effects of the reading itself.
     pub(super) fn settle(&mut self) {
         self.last.client = ThreadAccount::read();
     }
@@ -178,8 +179,8 @@ impl Observer {
 }
 
 impl Change {
-    /// Returns whether the client's core and the server's core had interrupts, and whether either
-    /// thread had page faults: events that also happen by chance.
+    /// Returns whether the client's core had interrupts, whether the server's core had interrupts,
+    /// and whether either thread had page faults. These events also happen by chance.
     pub(super) fn chance_events(&self) -> [bool; 3] {
         let interrupts = |seen: EndObservation| seen.interrupts.is_some_and(|count| count > 0);
         let faults = self.client.faults + self.server.map_or(0, |seen| seen.faults);
@@ -192,7 +193,7 @@ fn interrupts() -> Option<Vec<u64>> {
     count_interrupts(&std::fs::read_to_string("/proc/interrupts").ok()?)
 }
 
-/// Sums the columns of `/proc/interrupts`. Cores that are off have no column, and get zero.
+/// Sums the columns of `/proc/interrupts`. Cores that are off have no column; their count is zero.
 fn count_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
     let cores: Vec<usize> = lines
@@ -200,7 +201,7 @@ fn count_interrupts(text: &str) -> Option<Vec<u64>> {
         .split_whitespace()
         .map(|name| name.strip_prefix("CPU")?.parse().ok())
         .collect::<Option<_>>()?;
-    // A higher number than a kernel supports means that this is another format.
+    // A number that no kernel supports means that the format has changed.
     let highest =
         cores.iter().copied().max().filter(|&core| core < rustix::thread::CpuSet::MAX_CPU)?;
     let mut sums = vec![0_u64; highest + 1];

@@ -1,13 +1,14 @@
 //! Measures the whole distribution of an operation's latency over several paths, and explains the
 //! steps in its tail.
 //!
-//! - [`cliffs`] finds the steps; [`causes`] finds the cause of a single slow operation, and judges
+//! - [`cliffs`] finds the steps. [`causes`] finds the cause of a single slow operation, and judges
 //!   which part of the system makes a step.
-//! - `sample` runs the operations, `look` reads the statistics of threads, server and cores after
-//!   slow ones.
-//! - The [jitter meter](sprat_measure::jitter) runs before and after on the same cores, while the
-//!   servers are parked, and during the operations on a spare core, if there is one.
-//! - Results contain a label and all counts, so that those of several hosts can be
+//! - `sample` runs the operations. `look` reads the statistics of threads, server and cores after
+//!   slow operations.
+//! - The [jitter meter](sprat_measure::jitter) runs on the cores of both ends before and after the
+//!   operations, while the servers are parked. During the operations it runs on a spare core, if
+//!   there is one.
+//! - Results contain a label and all counts, so that results of several hosts can be
 //!   [compared](render::compared).
 
 pub mod causes;
@@ -38,7 +39,7 @@ use sprat_measure::machine::Machine;
 /// Limit on the length of an object, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Limits on the objects that are read and written, and on the bytes of all their values.
+/// Limit on the objects that are read and written, and limit on the bytes of all their values.
 const KEYS: usize = 10_000;
 const SET_BYTES: usize = 16 << 20;
 
@@ -53,7 +54,7 @@ const FORMAT: u32 = 1;
 pub struct Settings {
     /// Cores, rounds, and the servers' memory.
     pub lab: Lab,
-    /// Operations over each path.
+    /// Number of operations over each path.
     pub samples: u64,
     /// Bytes of an object, at most [`MAX_BYTES`].
     pub bytes: usize,
@@ -66,7 +67,7 @@ pub struct Settings {
 /// The servers to measure.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// Servers started for this, one for each transport, from this binary.
+    /// Servers that the benchmark starts from this binary, one for each transport.
     Own(std::path::PathBuf, Vec<Transport>),
     /// A running cluster.
     Cluster(Options),
@@ -76,7 +77,7 @@ pub enum Subject {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Distributions {
     format: u32,
-    /// Their name, such as the host or its kind.
+    /// Name of the results, such as the host or its kind.
     pub label: String,
     /// The measured machine.
     pub machine: Machine,
@@ -84,7 +85,7 @@ pub struct Distributions {
     pub op: String,
     /// Bytes of an object.
     pub bytes: usize,
-    /// Jitter of the client's core and of the server's core without the store.
+    /// Jitter of the client's core and of the server's core while the servers are parked.
     pub jitter: Vec<Jitter>,
     /// Jitter of a spare core during the operations, if there was one.
     pub beside: Option<Jitter>,
@@ -110,12 +111,12 @@ pub struct ExplainedCliff {
     pub cliff: Cliff,
     /// The share of operations from the step's beginning on, 0 to 1.
     pub beyond: f64,
-    /// The share of operations that the machine would delay as long without the store, by the
-    /// jitter meter, 0 to 1.
+    /// The share of operations that the machine would delay as long without the store, 0 to 1,
+    /// computed from the jitter meter's results.
     pub machine_alone: f64,
     /// Number of examined operations in the step.
     pub examined: u64,
-    /// Their causes with shares, 0 to 1.
+    /// The causes of the examined operations, each with its share, 0 to 1.
     pub causes: Vec<(Cause, f64)>,
     /// The part of the system that makes the step.
     pub verdict: Verdict,
@@ -123,11 +124,11 @@ pub struct ExplainedCliff {
     pub verdict_share: f64,
 }
 
-/// Measures the distribution over every path; the paths alternate in rounds. Calls `progress` with
-/// a description of each step before it begins.
+/// Measures the distribution over every path. The paths alternate in rounds. Calls `progress` with
+/// a description of each step before the step begins.
 ///
 /// # Errors
-/// When a server cannot be started, or an operation gets a wrong answer or none.
+/// When a server cannot be started, or an operation gets a wrong answer or no answer.
 pub fn measure(
     settings: &Settings,
     over: &Subject,
@@ -249,7 +250,7 @@ fn run_rounds(
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..rounds {
         // The order of the paths is reversed in every other round. The first round also makes the
-        // samples that the division leaves over.
+        // operations that remain when `samples` is divided by the rounds.
         let count =
             settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };
         for place in 0..paths.len() {
@@ -270,7 +271,7 @@ impl RunningPath {
     fn finish(self, jitter: &[Jitter]) -> Result<PathResult> {
         let Self { name, sampler, server, cluster } = self;
         let samples = sampler.found;
-        // The connection is closed before its server stops, and closing may need an answer.
+        // The connection is closed before its server stops, since closing may need an answer.
         server.iter().for_each(|server| server.set_parked(false));
         drop(sampler.single);
         drop(server);
@@ -289,8 +290,8 @@ fn explain(samples: &Samples, jitter: &[Jitter]) -> Vec<ExplainedCliff> {
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);
     let explain = |cliff: Cliff| {
         let beyond = latencies.beyond(cliff.from_ns.saturating_sub(1));
-        // A core that is held up for that long, at any time during an operation, delays that
-        // operation by as much.
+        // If a core is held up for that long at any time during an operation, the operation takes
+        // that much longer.
         let rate: f64 =
             jitter.iter().map(|one| one.rate_beyond(cliff.from_ns.saturating_sub(median))).sum();
         let machine_alone = (rate * mean / 1e9).min(1.0);
@@ -306,8 +307,8 @@ impl Distributions {
     /// Reads the results of an earlier run.
     ///
     /// # Errors
-    /// When the file cannot be read, is not what `sprat bench distribution --out` writes, has
-    /// another format than this program's, or contains results that contradict each other.
+    /// When the file cannot be read, is not what `sprat bench distribution --out` writes, has a
+    /// format of another version, or contains results that contradict each other.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

@@ -8,9 +8,9 @@ use sprat_units::figure;
 /// Limit on the points of a line. A drawing is 600 pixels wide.
 const POINTS: usize = 1_500;
 
-/// Draws the share of operations that took longer than a latency, on logarithmic axes. There is a
-/// line for each path of each result, and for each result another line with the delays that the
-/// machine alone would cause to operations of the first path.
+/// Draws the share of operations that took longer than a latency, on logarithmic axes. Each path of
+/// each result has a line. Each result has one more line: the delays that the machine alone would
+/// cause to operations of the first path.
 #[must_use]
 pub fn ccdf(all: &[&Distributions]) -> String {
     let mut lines = Vec::new();
@@ -86,8 +86,8 @@ fn beyond(latencies: &Latencies) -> Vec<(f64, f64)> {
     points
 }
 
-/// Returns the line of the machine alone: for operations that take the median, the delays by the
-/// gaps that the jitter meter found.
+/// Returns the line of the machine alone: the latencies that operations would have if each took the
+/// median plus the gaps that the jitter meter found.
 fn machine(one: &Distributions, results: usize) -> Option<Line> {
     let latencies = &one.paths.first()?.samples.latencies;
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);

@@ -7,7 +7,7 @@ use sprat_measure::report::Report;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// The reported quantiles, up to the last beyond which a million samples leave ten.
+/// The reported quantiles. Beyond the last one, a million samples leave ten.
 pub const QUANTILES: [(&str, f64); 8] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -19,10 +19,10 @@ pub const QUANTILES: [(&str, f64); 8] = [
     ("p99.999", 0.99999),
 ];
 
-/// Samples beyond a quantile that are needed to report it.
+/// Number of samples beyond a quantile that is needed to report the quantile.
 const MIN_BEYOND: f64 = 5.0;
 
-/// Limit on the causes that are named in a line.
+/// Limit on the causes that one line names.
 const CAUSES: usize = 3;
 
 impl Distributions {
@@ -44,8 +44,8 @@ impl Distributions {
         )
     }
 
-    /// Renders the quantiles of each path: of all operations, without those hit by preemption or
-    /// steal, and also without those hit by interrupts.
+    /// Renders the quantiles of each path three times: of all operations, without operations hit by
+    /// preemption or steal, and also without operations hit by interrupts.
     #[must_use]
     pub fn quantiles(&self) -> Table {
         let mut table = quantile_table("path", &["p99.9 / p50", "set apart"]);
@@ -171,7 +171,7 @@ impl Distributions {
     }
 }
 
-/// Compares several results: a line for each path of each.
+/// Compares several results. Each path of each result has a line.
 #[must_use]
 pub fn compared(all: &[Distributions]) -> Table {
     let mut table = quantile_table(
@@ -215,7 +215,7 @@ fn quantile(latencies: &sprat_measure::hist::Latencies, share: f64) -> String {
 }
 
 fn percent(share: f64) -> String {
-    // A few in a million need more than three digits after the point.
+    // A share of a few millionths needs more than three digits after the point.
     if share > 0.0 && share < 1e-4 {
         return format!("{:.5} %", share * 100.0);
     }

@@ -13,31 +13,32 @@ use super::look::{Cores, Observer};
 use crate::single::{Objects, OperationTimes, Single};
 use sprat_measure::hist::{Latencies, nanos};
 
-/// Operations before each round that do not count; the usual times are learned from them.
+/// Number of operations before each round. They do not count, but the usual times are learned from
+/// them.
 const WARM_UP: usize = 2_000;
 
-/// Pairs of readings that measure the usual iteration of the server's loop, and operations between
-/// the two readings of a pair.
+/// Pairs of readings that measure the usual iteration of the server's loop, and the number of
+/// operations between the two readings of a pair.
 const USUAL_LOOKS: usize = 16;
 const USUAL_OPERATIONS: usize = 8;
 
-/// Limit on the operations of a path that are examined. The causes of further ones are not known.
+/// Limit on the operations of a path that are examined. The causes of the others stay unknown.
 const MAX_EXAMINED: usize = 50_000;
 
-/// Quantile from which on an operation is examined. With a lower one, the readings would take most
-/// of the run.
+/// Operations from this quantile on are examined. With a lower quantile, the readings would take
+/// most of the run.
 const EXAMINED_FROM: f64 = 0.99;
 
-/// An operation that takes this many medians is examined even below that quantile, which is the
-/// case on a machine with much jitter.
+/// An operation that takes this many medians is examined even if it is below that quantile, as
+/// happens on a machine with much jitter.
 const EXAMINED_FROM_MEDIANS: u64 = 8;
 
 /// Limit on the operations between two readings, so that the changes since the last reading are
 /// recent.
 const LOOK_EVERY: u64 = 512;
 
-/// Step between the numbers of successive objects: a prime, so that they are not adjacent in
-/// memory.
+/// Step between the numbers of successive objects: a prime, so that successive objects are not
+/// adjacent in memory.
 const STRIDE: usize = 7_919;
 
 /// The operations over one path.
@@ -50,7 +51,7 @@ pub struct Samples {
     pub examined: Vec<(u64, Cause)>,
     /// Counts of readings that show an event although no operation was slow.
     pub chance: ChanceCounts,
-    /// Operations made after readings, which do not count.
+    /// Number of operations that were made after readings. They do not count.
     pub uncounted: u64,
     /// Total time of all rounds in seconds.
     pub seconds: f64,
@@ -62,11 +63,11 @@ pub struct Samples {
     pub interrupts_known: bool,
 }
 
-/// Counts the events in readings after which no operation was slow. Causes without a duration of
-/// their own (interrupts, page faults) are named as often as this by chance.
+/// Counts the events in readings that no slow operation preceded. Causes without a duration of
+/// their own (interrupts, page faults) are named this often by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChanceCounts {
-    /// Number of readings after which no operation was slow.
+    /// Number of readings that no slow operation preceded.
     pub looks: u64,
     /// Number of such readings with an interrupt of the client's core.
     pub client_interrupts: u64,
@@ -141,7 +142,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Learns the usual times. Returns the median, and the latency from which on an operation is
+    /// Learns the usual times. Returns the median, and the latency from which on operations are
     /// examined, both in ns.
     fn learn(&mut self) -> Result<(u64, u64)> {
         let mut warm_up = Vec::with_capacity(WARM_UP);
@@ -159,8 +160,8 @@ impl Sampler {
         }
         let client_iterations =
             warm_up.iter().map(|times| nanos(self.scale, times.longest_iteration)).collect();
-        // With much jitter the server is held up in most of these intervals, but not in all: the
-        // minimum is an undisturbed iteration.
+        // With much jitter the server is held up in most of these intervals, but not in all of
+        // them, so the minimum is an undisturbed iteration.
         self.observer.learn(
             quantile(client_iterations, 0.5),
             server_iterations.into_iter().min().unwrap_or(0),
@@ -189,8 +190,8 @@ impl ChanceCounts {
         counts.into_iter().zip(seen).for_each(|(count, seen)| *count += u64::from(seen));
     }
 
-    /// Returns the share of readings, 0 to 1, that would have named `cause` for an end that was
-    /// held up by something else.
+    /// Returns the share of readings, 0 to 1, that would have named `cause` for an end that had
+    /// been held up by another cause.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
         let count = match cause {
@@ -205,7 +206,7 @@ impl ChanceCounts {
 
 impl Samples {
     /// Returns the latencies without the excluded operations, in ns. Operations that were not
-    /// examined stay in.
+    /// examined are included.
     ///
     /// # Panics
     /// If the samples are not [sound](Self::is_sound).
@@ -227,7 +228,7 @@ impl Samples {
         self.latencies.without(&excluded)
     }
 
-    /// Returns the share of operations that are excluded, 0 to 1.
+    /// Returns the share of operations that `exclusion` excludes, 0 to 1.
     #[must_use]
     pub fn share(&self, exclusion: Exclusion) -> f64 {
         let taken = self.examined.iter().filter(|one| exclusion.excludes(one.1)).count();

@@ -1,5 +1,5 @@
 //! Measures the time from a click on a link until the file is complete, in real browsers of an
-//! ordinary user, over a long path: through our extension, and by the browser itself.
+//! ordinary user, over a long path. The file is fetched by our extension, or by the browser itself.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the files with `--full`, and without.
+/// Bytes of the files: with `--full`, and by default.
 const BYTES_FULL: &[u64] = &[100_000_000, 1_000_000_000];
 const BYTES: &[u64] = &[100_000_000];
 
@@ -29,7 +29,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(200);
 const RATE: f64 = 2.0;
 const BUFFER: u64 = 128_000_000;
 
-/// User id of the browsers, which no account has.
+/// User id of the browsers. No account has this id.
 const USER: u32 = 60_999;
 
 /// Name of the file, of a type that browsers save rather than display.
@@ -44,18 +44,18 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time after which a download fails.
 const LONGEST: Duration = Duration::from_secs(280);
 
-/// Goal: how much faster than the browser itself, with default system settings.
+/// Goal: our speed as a multiple of the browser's own, with default system settings.
 const FASTER: f64 = 3.0;
 
-/// Goal: how much faster with large TCP windows.
+/// Goal: our speed as a multiple of the browser's own, with large TCP windows.
 const AS_FAST: f64 = 1.0;
 
-/// Goal: share of the path's rate, from the click on, for a file of at least [`LONG`] bytes: the
-/// figure published for the Data Accelerator.
+/// Goal: share of the path's rate, counted from the click, for a file of at least [`LONG`] bytes.
+/// It is the figure published for the Data Accelerator.
 const FILLED: f64 = 0.8;
 const LONG: u64 = 1_000_000_000;
 
-/// Bytes to compare at a time.
+/// Bytes that are compared at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// The server and the client of a download.
@@ -97,7 +97,7 @@ impl Way {
     }
 }
 
-/// A measurement: browser, system settings, and way to download.
+/// A measurement: a browser, system settings, and a way to download.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kind: BrowserKind,
@@ -131,7 +131,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         for _ in 0..settings.lab.rounds {
             for (case, results) in cases.iter().zip(&mut results) {
                 results.push(fetched(settings, *case, &at, bytes)?);
-                rustix::fs::sync(); // so that the next does not wait for these writes
+                rustix::fs::sync(); // so that the next download does not wait for these writes
             }
         }
         report(bytes, &cases, &results, findings);
@@ -144,7 +144,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Downloads one file over a new network; returns the seconds.
+/// Downloads one file over a new network. Returns the seconds.
 fn fetched(settings: &Settings, case: Case, at: &Path, bytes: u64) -> Result<f64> {
     let there = Line { rate: gigabits(RATE), buffer: BUFFER, ..delayed(ROUND_TRIP / 2) };
     let net = Net::pair(there, delayed(ROUND_TRIP / 2))?;
@@ -159,7 +159,7 @@ fn fetched(settings: &Settings, case: Case, at: &Path, bytes: u64) -> Result<f64
     net.hosts[1].run(move || click_and_wait(case, &url, &program, &within, &source, bytes))
 }
 
-/// On the browser's host, starts a browser as a new user and clicks on the link; returns the
+/// On the browser's host, starts a browser as a new user and clicks on the link. Returns the
 /// seconds until the file is complete.
 fn click_and_wait(
     case: Case,
@@ -198,7 +198,7 @@ fn click_and_wait(
     Ok(seconds)
 }
 
-/// Waits until a file is complete; returns the seconds since `begun`.
+/// Waits until a file is complete. Returns the seconds since `begun`.
 fn arrival(file: &Path, bytes: u64, begun: Instant) -> Result<f64> {
     loop {
         if file.metadata().is_ok_and(|meta| meta.len() == bytes) {

@@ -1,5 +1,5 @@
-//! `bench flow`: compares the file mover with the usual programs, over a long fat pipe of the lab
-//! between network namespaces of the benchmark's own.
+//! `bench flow`: compares the file mover with the usual programs. The hosts are network namespaces
+//! of the benchmark, connected by a long fat pipe of the lab.
 
 mod browser;
 mod path;

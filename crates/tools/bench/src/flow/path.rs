@@ -15,16 +15,16 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Rate of the path in Gb/s, without and with `--full`, and its round-trip time.
+/// Rate of the path in Gb/s, by default and with `--full`; and its round-trip time.
 const RATE: f64 = 1.0;
 const RATE_FULL: f64 = 2.0;
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Buffers in bytes: the bandwidth-delay product at 2 Gb/s, and four milliseconds of it.
+/// Buffers in bytes: one bandwidth-delay product at 2 Gb/s, and four milliseconds at that rate.
 const DEEP: u64 = 50_000_000;
 const SHALLOW: u64 = 1_000_000;
 
-/// Receive buffer of every stream: allows windows of 268 MB, more than any path here needs.
+/// Receive buffer of every stream. It allows windows of 268 MB, more than any path here needs.
 const RECEIVE_BYTES: usize = 128 << 20;
 
 /// Warm-up and measuring time of a stream alone.
@@ -35,11 +35,11 @@ const COUNTED: Duration = Duration::from_secs(10);
 const OTHER_GROWS: Duration = Duration::from_secs(15);
 const TOGETHER: Duration = Duration::from_secs(20);
 
-/// Round trips after which the stream should fill the path again.
+/// Limit on the round trips after which the stream should fill the path again.
 const BACK: u32 = 20;
 
-/// Goals in %: a stream's share of the path when alone, and its greatest deviation from its fair
-/// share beside another.
+/// Goals in %: a stream's share of the path when alone, and the greatest deviation from its fair
+/// share next to another stream.
 const ALONE: f64 = 90.0;
 const FAIR: f64 = 20.0;
 
@@ -109,7 +109,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Measures each congestion control beside a CUBIC stream that starts later and ends earlier.
+/// Measures each congestion control next to a CUBIC stream, which starts later and ends earlier.
 pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let most = rate(settings) * payload_share(false);
     let mut table = Table::new(&[

@@ -1,4 +1,4 @@
-//! Fetches a gigabyte over a long path with the usual programs and with ours, alternating, and
+//! Fetches a gigabyte over a long path with the usual programs and with ours, alternately, and
 //! compares time and processor time.
 
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the file with `--full`, and without.
+/// Bytes of the file: with `--full`, and by default.
 const BYTES_FULL: u64 = 1_000_000_000;
 const BYTES: u64 = 250_000_000;
 
@@ -25,8 +25,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(200);
 const RATE: f64 = 10.0;
 const BUFFER: u64 = 128_000_000;
 
-/// Goals: how much faster than the best peer, and than curl with default system settings; and the
-/// share of a peer's processor time.
+/// Goals: our speed as a multiple of the best peer's, our speed as a multiple of curl's with
+/// default system settings, and our processor time as a share of a peer's.
 const FASTER: f64 = 1.5;
 const FASTER_THAN_PLAIN: f64 = 10.0;
 const CHEAPER: f64 = 0.5;
@@ -34,10 +34,10 @@ const CHEAPER: f64 = 0.5;
 /// The peers, each with the settings that favour it.
 const PEERS: [Client; 4] = [Client::Curl, Client::Aria2, Client::Axel, Client::Rclone];
 
-/// Numbers of streams for our client; the peers use sixteen.
+/// Numbers of streams of our client; the peers use sixteen.
 const STREAMS: [u8; 3] = [2, 4, 8];
 
-/// A measurement: system settings, server and client.
+/// A measurement: system settings, a server and a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Case {
     /// Whether the hosts have default settings instead of large TCP windows.

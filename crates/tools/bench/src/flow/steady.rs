@@ -1,5 +1,5 @@
-//! The steady state: a long transfer's rate on a path after its windows have grown, from memory to
-//! memory and from disk to disk.
+//! The steady state: a long transfer's rate on a path after its windows have grown. Measured from
+//! memory to memory, and from disk to disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,15 +19,15 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the file with `--full`, and without.
+/// Bytes of the file: with `--full`, and by default.
 const BYTES_FULL: u64 = 4_000_000_000;
 const BYTES: u64 = 1_000_000_000;
 
-/// Rates of the path in Gb/s with `--full`, and without.
+/// Rates of the path in Gb/s: with `--full`, and by default.
 const RATES_FULL: &[f64] = &[1.0, 2.0, 5.0];
 const RATES: &[f64] = &[1.0, 2.0];
 
-/// Rate of the path between disks in Gb/s with `--full`, and without.
+/// Rate of the path between disks in Gb/s: with `--full`, and by default.
 const DISK_RATE_FULL: f64 = 5.0;
 const DISK_RATE: f64 = 2.0;
 
@@ -39,11 +39,11 @@ const GROWTH: Duration = Duration::from_secs(3);
 /// Interval between two readings of the line's counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The steady state ends after this share of the bytes on the line.
+/// The steady state ends when this share of the bytes has passed the line.
 const END: f64 = 0.97;
 
-/// Goals: the share of the path from memory to memory in %, and of the slower of path and disks
-/// from disk to disk.
+/// Goals. From memory to memory: the share of the path's rate in %. From disk to disk: the share of
+/// the slower of path and disks, 0 to 1.
 const OF_MEMORY: f64 = 90.0;
 const OF_DISKS: f64 = 0.8;
 
@@ -118,7 +118,7 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
     Ok(())
 }
 
-/// Measures one stream from disk to disk, bypassing both page caches.
+/// Measures one stream from disk to disk. Neither end reads or writes from its page cache.
 pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (bytes, rate) =
         if settings.full { (BYTES_FULL, DISK_RATE_FULL) } else { (BYTES, DISK_RATE) };
@@ -134,7 +134,7 @@ pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     for _ in 0..settings.lab.rounds {
         disks.push(shared_disks(&at)?);
         for (way, moved) in &mut results {
-            // Write out what earlier transfers wrote, and drop the file from the page cache.
+            // Write out the data of earlier transfers, and drop the file from the page cache.
             rustix::fs::sync();
             fadvise(File::open(&file)?, 0, None, Advice::DontNeed)?;
             moved.push(way.run(settings, &at, &at, &to)?);
@@ -202,12 +202,12 @@ impl Transfer {
         if self.v6 { "IPv6" } else { "IPv4" }
     }
 
-    /// Returns the greatest possible payload rate, that of full segments, in Gb/s.
+    /// Returns the greatest possible payload rate in Gb/s, that of full segments.
     fn most(&self) -> f64 {
         self.rate * payload_share(self.v6)
     }
 
-    /// Transfers the file over a new path, whose buffer has the size of the bandwidth-delay
+    /// Transfers the file over a new path. The path's buffer has the size of the bandwidth-delay
     /// product.
     fn run(
         &self,
@@ -255,8 +255,8 @@ impl Transfer {
     }
 }
 
-/// Returns the payload rate between [`GROWTH`] and the [`END`] of a transfer of `bytes` in Gb/s.
-/// The bytes on the line include headers and retransmissions, assumed to be a constant share.
+/// Returns the payload rate in Gb/s, between [`GROWTH`] and [`END`], of a transfer of `bytes`. The
+/// bytes on the line include headers and retransmissions, which are assumed to be a constant share.
 fn steady(samples: &[(Duration, u64)], bytes: u64) -> Option<f64> {
     let all = samples.last()?.1;
     let counted =
@@ -266,8 +266,8 @@ fn steady(samples: &[(Duration, u64)], bytes: u64) -> Option<f64> {
     Some((last.1 - first.1) as f64 / all as f64 * bytes as f64 * 8e-9 / seconds)
 }
 
-/// Measures with fio how fast a folder's disk reads and writes at the same time, bypassing the page
-/// cache. Returns the lower of the two rates in Gb/s.
+/// Measures with fio how fast a folder's disk reads and writes at the same time, without the page
+/// cache. Returns the lower of the two rates, in Gb/s.
 fn shared_disks(folder: &Path) -> Result<f64> {
     let place = folder.display();
     let common = [

@@ -1,4 +1,4 @@
-//! Runs programs that serve and fetch files, on hosts of a network of the benchmark's own.
+//! Runs programs that serve and fetch files, on hosts of the benchmark's network.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ use sprat_measure::usage;
 /// Timeout for starting a server, and for connecting to it.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes to write at once when making a file.
+/// Bytes that are written at once when a file is made.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Port of the servers.
@@ -75,7 +75,7 @@ impl Client {
         .to_owned()
     }
 
-    /// Returns the program: a name in `PATH`, or the path `ours` of our own.
+    /// Returns the program: a name in `PATH`, or the path `ours` of our own program.
     fn program(self, ours: &Path) -> String {
         match self {
             Self::Sprat | Self::SpratStreams(_) => return ours.display().to_string(),
@@ -141,7 +141,7 @@ impl Client {
     }
 }
 
-/// A running server. Dropping this value ends it.
+/// A running server. Dropping this value ends the server.
 #[derive(Debug)]
 pub(super) struct Serving {
     at: SocketAddr,
@@ -154,7 +154,7 @@ pub(super) struct Serving {
 
 impl Serving {
     /// Starts a server for the folder `files` on a host, and waits until it accepts connections.
-    /// Its output goes to a file in the folder `notes`.
+    /// The server's output goes to a file in the folder `notes`.
     pub(super) fn start(
         server: Server,
         host: &Host,
@@ -237,8 +237,8 @@ impl Serving {
         self.fetch_sampled(client, host, name, to, START_TIMEOUT, || Ok(()))
     }
 
-    /// Fetches as [`fetch`](Self::fetch) does, and calls `sample` at the beginning, at intervals of
-    /// `between`, and at the end.
+    /// Fetches a file as [`fetch`](Self::fetch) does. Calls `sample` at the beginning, at intervals
+    /// of `between`, and at the end.
     pub(super) fn fetch_sampled(
         &self,
         client: Client,
@@ -272,7 +272,7 @@ impl Drop for Serving {
     }
 }
 
-/// The costs of a transfer in seconds: time, and processor time of sender and receiver.
+/// The costs of a transfer in seconds: elapsed time, and processor time of sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fetched {
     pub(super) seconds: f64,
@@ -280,7 +280,7 @@ pub(super) struct Fetched {
     pub(super) receiver: f64,
 }
 
-/// Runs a program to its end; returns the seconds it took, and its processor time.
+/// Runs a program to its end. Returns the seconds it took, and its processor time.
 fn timed(program: &str, args: &[String]) -> Result<(f64, Duration)> {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", program]).args(args);
@@ -303,7 +303,7 @@ fn timed(program: &str, args: &[String]) -> Result<(f64, Duration)> {
     Ok((seconds, used))
 }
 
-/// Writes a configuration for nginx that serves just a folder; returns nginx's arguments.
+/// Writes a configuration for nginx that serves just a folder. Returns nginx's arguments.
 fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
     let config = notes.join("nginx.conf");
     let (files, notes) = (files.display(), notes.display());
@@ -332,7 +332,7 @@ pub(super) fn plain(host: &Host) -> Result<()> {
     })
 }
 
-/// Makes a file of pseudo-random bytes, in which no two blocks are equal.
+/// Makes a file of pseudo-random bytes. No two blocks of it are equal.
 pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
     let mut block = vec![0_u8; BLOCK_BYTES];

@@ -63,8 +63,8 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The built-in kernels on one vector instruction set, measured alternately with the peak of its
-/// multipliers.
+/// The built-in kernels on one vector instruction set, measured alternately with the peak rate of
+/// its multipliers.
 struct TargetResults {
     precision: Precision,
     target: Target,
@@ -119,8 +119,8 @@ impl TargetResults {
         ]
     }
 
-    /// Reports the kernels' rates, and gravity's share of the peak, for which there is a goal on
-    /// the best vectors in 32 bits.
+    /// Reports the kernels' rates, and gravity's share of the peak. There is a goal for the share
+    /// on the best vectors in 32 bits.
     fn rows(&self, best: bool, findings: &mut Findings) {
         for (name, kernel) in &self.kernels {
             findings.row(

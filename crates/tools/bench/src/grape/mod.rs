@@ -1,7 +1,7 @@
-//! `bench grape`: compares kernels with the processor's peak and with peers, alternately; measures
-//! the energy drift of a cluster of stars, and the steps of a GRAPE-DR.
+//! `bench grape`: compares kernels with the processor's peak and with peers, alternately. Also
+//! measures the energy drift of a cluster of stars, and counts the steps of a GRAPE-DR.
 //!
-//! All times are processor times of one thread on one core, the best of the rounds.
+//! All times are processor times of one thread on one core. The best round counts.
 
 mod chip;
 mod drift;

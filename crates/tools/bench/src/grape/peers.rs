@@ -1,4 +1,4 @@
-//! Compares gravity with numba and KeOps, which run in a process of their own on the same core,
+//! Compares gravity with numba and KeOps. These run in a separate process on the same core,
 //! alternately with our kernel.
 
 use std::fs;
@@ -26,7 +26,7 @@ const SCRIPT: &str = include_str!("peers.py");
 /// Timeout for a peer to compile, or to run once.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Particles whose errors are computed: few, since the reference is slow.
+/// Number of particles whose errors are computed: few, since the reference is slow.
 const JUDGED: usize = 256;
 
 /// Each peer, with the goal for our rate as a multiple of the peer's.
@@ -140,8 +140,8 @@ fn reals(output: Output) -> Vec<f64> {
     output.into_numbers().expect("gravity is of numbers")
 }
 
-/// Returns the largest error of an acceleration or a potential of the first particles, relative to
-/// its size; NaN if one is NaN.
+/// Returns the largest relative error of an acceleration or a potential of the first particles, or
+/// NaN if an error is NaN.
 fn max_error(results: &[Vec<f64>], reference: &[Vec<f64>]) -> f64 {
     let error = |columns: std::ops::Range<usize>, i: usize| {
         let norm =
@@ -159,7 +159,7 @@ struct CompiledPeer {
     best: f64,
 }
 
-/// The Python process with the peers. Dropping this value kills it.
+/// The Python process with the peers. Dropping this value kills the process.
 struct PeerProcess {
     child: Child,
     questions: ChildStdin,

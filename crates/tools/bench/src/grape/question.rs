@@ -1,4 +1,4 @@
-//! The protocol with the process of the peers: each line is a question or an answer.
+//! The protocol with the process of the peers. Each line is a question or an answer.
 
 use std::fmt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 
-/// A line to the peers. Spaces separate its words, so paths must not contain any.
+/// A line to the peers. Spaces separate its words, so paths must not contain spaces.
 #[derive(Clone, Copy, Debug)]
 pub enum Question<'a> {
     /// Compile a peer in a precision, run it once, and write its results to a file.

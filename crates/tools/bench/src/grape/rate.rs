@@ -10,10 +10,10 @@ use sprat_vector::{Compiled, PEAK_FLOPS, peak};
 
 use sprat_measure::cpu;
 
-/// Number of particles, each of which interacts with all.
+/// Number of particles. Each particle interacts with all particles.
 pub(super) const PARTICLES: usize = 8192;
 
-/// Runs of each kernel, of which the best counts.
+/// Number of runs of each kernel. The best run counts.
 pub(super) const ROUNDS: usize = 9;
 
 /// Returns the vector instruction sets of this processor, best first.
@@ -29,14 +29,14 @@ pub(super) fn pinned() -> Result<cpu::Pinned> {
     cpu::Pinned::to(cpu::allowed_cores()?.last().copied())
 }
 
-/// Returns columns of pseudo-random numbers from 0 to 1, the same in every run.
+/// Returns columns of pseudo-random numbers from 0 to 1. The numbers are the same in every run.
 pub(super) fn numbers(columns: usize) -> Vec<Vec<f64>> {
     let mut chance = Chance::new(0);
     (0..columns).map(|_| (0..PARTICLES).map(|_| chance.share()).collect()).collect()
 }
 
-/// Makes a program's inputs from the first of these columns, with `i` particles on the first side;
-/// constants without a default are 0.01.
+/// Makes a program's inputs from the first of these columns, with `i` particles on the first side.
+/// Constants without a default are 0.01.
 pub(super) fn inputs<'a>(
     program: &Program,
     columns: &'a [Vec<f64>],
@@ -97,7 +97,7 @@ impl Timed {
         rate(self.best)
     }
 
-    /// Returns the best rate in Gflop/s, by the operations that the kernel declares for a pair.
+    /// Returns the best rate in Gflop/s, by the operations that the kernel declares for one pair.
     pub(super) fn gflops(&self) -> Option<f64> {
         self.compiled.program().flops().map(|flops| f64::from(flops) * self.rate())
     }
@@ -108,7 +108,7 @@ impl Timed {
     }
 }
 
-/// Returns the rate in G interactions/s if all pairs take `seconds`.
+/// Returns the rate in G interactions/s if `seconds` is the time for all pairs.
 pub(super) fn rate(seconds: f64) -> f64 {
     (PARTICLES * PARTICLES) as f64 / seconds / 1e9
 }

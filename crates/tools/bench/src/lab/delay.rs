@@ -18,7 +18,7 @@ const ROUND_TRIPS: [u64; 5] = [0, 1, 50, 200, 500];
 /// Interval between two echoes.
 const GAP: Duration = Duration::from_millis(5);
 
-/// Limit on the echoes for each round-trip time.
+/// Limit on the number of echoes for each round-trip time.
 const MOST: f64 = 10_000.0;
 
 /// Rates to set, in Gb/s.
@@ -108,7 +108,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Measures a stream over lines with several rates, by what arrives at the far host.
+/// Measures a stream over lines with several rates, by the bytes that arrive at the far host.
 pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let rates = if settings.full { &RATES_FULL[..] } else { &RATES };
     for &set in rates {

@@ -20,21 +20,22 @@ const SHARE: f64 = 0.95;
 /// Rate of the long line in Gb/s; with `--full` it is unlimited.
 const RATE: f64 = 2.0;
 
-/// Receive buffer of streams over that line in bytes: allows windows of at most 134 MB, for which
-/// [`BUFFER`] has room.
+/// Receive buffer of streams over the long line, in bytes. It allows windows of at most 134 MB, for
+/// which [`BUFFER`] has room.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// Buffer of that line in bytes.
+/// Buffer of the long line in bytes.
 const BUFFER: u64 = 160_000_000;
 
 /// Round-trip time of the long line.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Time for windows to grow: without a delay, at [`RATE`], and with `--full`.
+/// Time for windows to grow: without a delay; on the long line at [`RATE`]; and on the long line
+/// with `--full`.
 const GROWTH: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_secs(8), Duration::from_secs(20)];
 
-/// Measures streams without delay and with a long one, over IPv4 and IPv6.
+/// Measures streams without delay and over the long line, over IPv4 and IPv6.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table =
         Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);

@@ -1,4 +1,4 @@
-//! A host for benchmarks: a thread in a network namespace of its own, with everything that it
+//! A host for benchmarks: a thread in its own network namespace, with everything that the thread
 //! starts there. All of it ends with the host, and with the process.
 
 use std::fs;
@@ -16,15 +16,17 @@ use crate::cables::ip;
 /// Timeout for a task on a host: several times the longest run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Limits of TCP's buffers in bytes: allow windows of a gigabyte, the largest that TCP supports.
+/// Limits of TCP's buffers in bytes. They allow windows of a gigabyte, the largest that TCP
+/// supports.
 const TCP_BUFFER: &str = "4096 131072 1073741824";
 
 /// Time in ms for which a neighbour counts as reachable: longer than any run, so that no probes
-/// disturb it. It is set for each interface, since a namespace has no default for new ones.
+/// disturb the run. It is set for each interface, since a namespace has no default for new
+/// interfaces.
 const NEIGHBOURS_MS: &str = "3600000";
 
 /// Kernel settings of a namespace: large TCP windows, no metrics cached from earlier connections,
-/// and no search for routers.
+/// and no router solicitation.
 const KNOBS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", TCP_BUFFER),
     ("ipv4/tcp_wmem", TCP_BUFFER),
@@ -34,7 +36,7 @@ const KNOBS: [(&str, &str); 4] = [
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A host: see the module. Dropping it waits for its thread.
+/// A host, as the module describes. Dropping this value waits for the host's thread.
 #[derive(Debug)]
 pub(crate) struct Host {
     number: u8,
@@ -49,11 +51,11 @@ pub(crate) struct Host {
 pub(crate) struct HostTask<R>(Receiver<Result<R>>);
 
 impl Host {
-    /// Makes a host with a loopback interface. `number` is its number in its network, from which
-    /// its addresses derive.
+    /// Makes a host with a loopback interface. `number` identifies the host in its network, and
+    /// determines the host's addresses.
     ///
     /// # Errors
-    /// When the thread cannot be started, or the machine does not allow a network namespace; the
+    /// When the thread cannot be started, or the machine does not allow a network namespace. The
     /// error then names a remedy.
     pub(crate) fn new(number: u8) -> Result<Self> {
         let (tasks, todo) = sync_channel::<Task>(0);
@@ -76,7 +78,7 @@ impl Host {
         Ok(Self { number, netns, tasks: Some(tasks), thread: Some(thread) })
     }
 
-    /// Runs a task on the host, and waits for its result.
+    /// Runs a task on the host, and waits for the task's result.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> Result<R> + Send + 'static,
@@ -84,7 +86,7 @@ impl Host {
         self.start(inside)?.get()
     }
 
-    /// Starts a task on the host, on a thread of its own.
+    /// Starts a task on the host, on a separate thread.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> Result<R> + Send + 'static,
@@ -105,37 +107,37 @@ impl Host {
         Ok(HostTask(result))
     }
 
-    /// Describes the TAP interface on this host of a box's port.
+    /// Describes the TAP interface on this host that is a port of the box.
     pub(crate) fn tap(&self) -> TapSpec {
         TapSpec { name: self.interface(), netns: Some(self.netns.clone()), mtu: None }
     }
 
-    /// Returns the id of a thread in the namespace, by which `ip` finds it.
+    /// Returns the id of a thread in the namespace. `ip` finds the namespace by this id.
     pub(crate) fn id(&self) -> &str {
         self.netns.split('/').nth(4).unwrap_or_default()
     }
 
-    /// Returns the name of its interface.
+    /// Returns the name of the host's interface.
     pub(crate) fn interface(&self) -> String {
         format!("h{}", self.number)
     }
 
-    /// Returns its IPv4 address.
+    /// Returns the host's IPv4 address.
     pub(crate) fn v4(&self) -> IpAddr {
         Ipv4Addr::new(10, 9, 0, self.number).into()
     }
 
-    /// Returns its IPv6 address.
+    /// Returns the host's IPv6 address.
     pub(crate) fn v6(&self) -> IpAddr {
         Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, u16::from(self.number)).into()
     }
 
-    /// Assigns its addresses to its interface, which must exist.
+    /// Assigns the host's addresses to its interface, which must exist.
     pub(crate) fn assign_addresses(&self) -> Result<()> {
         let (interface, v4, v6) = (self.interface(), self.v4(), self.v6());
         self.run(move || {
             for family in ["ipv4", "ipv6"] {
-                // Fails on a kernel without IPv6, on which streams over IPv6 report errors.
+                // Fails on a kernel without IPv6. There, streams over IPv6 report errors.
                 let _ = fs::write(
                     format!("/proc/sys/net/{family}/neigh/{interface}/base_reachable_time_ms"),
                     NEIGHBOURS_MS,
@@ -169,7 +171,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic was printed when it happened
+            let _ = thread.join(); // prints nothing: a panic was printed when it happened
         }
     }
 }
@@ -179,15 +181,15 @@ pub(crate) fn ip_on_host(args: &[&str]) -> Result<()> {
     ip(args).map_err(anyhow::Error::msg)
 }
 
-/// Moves the calling thread into a new network namespace; returns the file by which it can be
-/// entered.
+/// Moves the calling thread into a new network namespace. Returns the path of a file by which other
+/// threads can enter the namespace.
 fn enter_namespace() -> Result<String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
         anyhow!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run as root")
     })?;
     ip_on_host(&["link", "set", "lo", "up"])?;
     for (knob, value) in KNOBS {
-        // Fails on a kernel without IPv6, on which streams over IPv6 report errors.
+        // Fails on a kernel without IPv6. There, streams over IPv6 report errors.
         let _ = fs::write(format!("/proc/sys/net/{knob}"), value);
     }
     Ok(format!(

@@ -1,5 +1,5 @@
-//! Checks whether the box loses the configured share of packets, and the same ones with the same
-//! seed.
+//! Checks whether the box loses the configured share of packets, and loses the same packets with
+//! the same seed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,16 +26,16 @@ const DATAGRAMS_FULL: u32 = 1_000_000;
 /// Interval between two datagrams: long enough for a machine with other load.
 const GAP: Duration = Duration::from_micros(20);
 
-/// Time without a datagram after which the missing ones count as lost.
+/// Time without a datagram after which the datagrams that are missing count as lost.
 const LATE: Duration = Duration::from_millis(500);
 
-/// Receive buffer in bytes: enough for what arrives while the receiver does not run.
+/// Receive buffer in bytes. It holds the datagrams that arrive while the receiver does not run.
 const RECEIVE_BYTES: usize = 64 << 20;
 
 /// Shares to lose, in percent.
 const SHARES: [f64; 3] = [0.1, 1.0, 10.0];
 
-/// Goal: error of a loss in standard deviations.
+/// Goal: error of the lost share, in standard deviations.
 const SIGMAS: f64 = 3.0;
 
 /// Sends datagrams over lines with various losses.
@@ -92,7 +92,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Sends datagrams; returns the numbers of those that do not arrive at the second host.
+/// Sends datagrams. Returns the numbers of the datagrams that do not arrive at the second host.
 fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> {
     // The line restarts its random generator only if the seed changes.
     for line in [
@@ -130,8 +130,8 @@ fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> 
     receiving.get()
 }
 
-/// Prevents a host's kernel from sending frames of its own, since each frame would consume a random
-/// number of the line.
+/// Prevents a host's kernel from sending frames, since each frame would use a random number of the
+/// line.
 fn quiet() -> Result<()> {
     match fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -154,7 +154,8 @@ fn flood(to: SocketAddr, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Returns mean and standard deviation of the hits among `count`, each with this probability.
+/// Returns the mean and the standard deviation of the number of hits among `count` trials that hit
+/// with probability `share`.
 fn binomial(count: u32, share: f64) -> (f64, f64) {
     let count = f64::from(count);
     (count * share, (count * share * (1.0 - share)).sqrt())

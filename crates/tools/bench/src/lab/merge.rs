@@ -1,5 +1,5 @@
-//! Measures four TCP streams that share a distant bottleneck: with a drop-tail queue, and with the
-//! harmonizer.
+//! Measures four TCP streams that share a distant bottleneck, first with a drop-tail queue, then
+//! with the harmonizer.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use sprat_measure::report::svg::{self, Axis};
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Number of streams, each a connection of its own.
+/// Number of streams. Each has its own connection.
 const STREAMS: usize = 4;
 
 /// Rate of the bottleneck in Gb/s.
@@ -27,16 +27,16 @@ const RATE_FULL: f64 = 2.0;
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
 /// Receive buffer that a stream requests, in bytes. The kernel doubles it, which limits the window:
-/// four windows, as frames, fit into [`DEEP`].
+/// the frames of four windows fit into [`DEEP`].
 const RECEIVE_BYTES: usize = 16 << 20;
 
-/// Buffer with room for all windows, in bytes.
+/// Buffer in bytes with room for all windows.
 const DEEP: u64 = 160_000_000;
 
 /// Buffer of an ordinary switch, in bytes.
 const SHALLOW: u64 = 10_000_000;
 
-/// Warm-up time in which windows grow, and minimum measuring time.
+/// Warm-up time in which windows grow, and lower limit on the measuring time.
 const GROWTH: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,5 @@
-//! `bench lab`: measures the network box between real kernels: hosts in network namespaces of the
-//! benchmark's own, which a box connects over TAPs. Nothing leaves the namespaces.
+//! `bench lab`: measures the network box between real kernels. The hosts are network namespaces of
+//! the benchmark, which a box connects over TAPs. Nothing leaves the namespaces.
 
 mod delay;
 mod fat;

@@ -11,27 +11,28 @@ use sprat_lab::port::open_tap;
 use super::host::{Host, ip_on_host};
 use super::probe;
 
-/// A network of hosts. Dropping it stops the box and ends the hosts.
+/// A network of hosts. Dropping this value stops the box and ends the hosts.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// The box; declared, and so dropped, before the hosts, whose interfaces it uses.
+    /// The box. It is declared before the hosts, hence dropped before them, since it uses their
+    /// interfaces.
     pub(crate) engine: Option<Engine>,
     pub(crate) hosts: Vec<Host>,
 }
 
 impl Net {
-    /// Makes two hosts; `there` is the line to the second, `back` the line to the first.
+    /// Makes two hosts. `there` is the line to the second host, and `back` the line to the first.
     pub(crate) fn pair(there: LineSettings, back: LineSettings) -> Result<Self> {
         Self::boxed(vec![back, there], Forwarding::Cross)
     }
 
-    /// Makes a host for each line; the line is the one to that host.
+    /// Makes a host for each line. The line carries the traffic to the host.
     pub(crate) fn boxed(lines: Vec<LineSettings>, forwarding: Forwarding) -> Result<Self> {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
-    /// Makes hosts as [`boxed`](Self::boxed) does, with an inspection of the packets that enter
-    /// each worker of the box.
+    /// Makes hosts as [`boxed`](Self::boxed) does. `looks` see the packets that enter each worker
+    /// of the box.
     pub(crate) fn inspected(
         lines: Vec<LineSettings>,
         forwarding: Forwarding,
@@ -85,7 +86,7 @@ impl Net {
         self.engine.as_ref().context("this network has no box")
     }
 
-    /// Returns the box's counters so far of the line to a host.
+    /// Returns the box's present counters of the line to a host.
     pub(crate) fn line(&self, host: usize) -> Result<LineReport> {
         let name = self.hosts[host].interface();
         let lines = self.engine()?.report()?.lines;
@@ -101,7 +102,7 @@ impl Net {
     }
 }
 
-/// Returns a line with a delay, and otherwise the defaults.
+/// Returns a line with a delay and otherwise default settings.
 pub(crate) fn delayed(delay: Duration) -> LineSettings {
     LineSettings { delay, ..LineSettings::default() }
 }

@@ -1,5 +1,5 @@
 //! Measures round-trip times by ICMP echo. The far kernel answers without waking a thread, and the
-//! near end spins, so the times include no wake-up of a thread at either end.
+//! near end spins, so the times include no wake-up of a thread.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Timeout for a host's first answer: more than the longest round trips of address resolution and
-/// an echo.
+/// Timeout for a host's first answer: longer than an address resolution and an echo over the
+/// longest round trips.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval between the first echoes until one is answered.
+/// Interval between echoes until the first is answered.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1_200);
 
-/// Time beyond the round trip after which an echo counts as lost.
+/// An echo counts as lost this long after the expected round trip.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Identifier of our echoes; the namespace has no others.
@@ -28,7 +28,7 @@ pub(crate) struct Trips {
     pub(crate) times: Vec<Duration>,
     /// Echoes without an answer.
     pub(crate) lost: usize,
-    /// Answers that arrived after that of a later echo.
+    /// Answers that arrived after the answer to a later echo.
     pub(crate) overtaken: usize,
 }
 
@@ -50,7 +50,7 @@ impl Trips {
     }
 }
 
-/// Sends `count` echoes, one every `gap`, and waits for the answers; `expected` is the approximate
+/// Sends `count` echoes, one every `gap`, and waits for the answers. `expected` is the approximate
 /// round-trip time.
 pub(crate) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) -> Result<Trips> {
     let socket = Echoes::open(to)?;
@@ -81,7 +81,7 @@ pub(crate) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) ->
     Ok(trips)
 }
 
-/// Sends echoes until a host answers: then both hosts know each other's link addresses.
+/// Sends echoes until a host answers. Both hosts then know each other's link addresses.
 pub(crate) fn wait_for_answer(to: IpAddr) -> Result<()> {
     let begun = Instant::now();
     let socket = Echoes::open(to)?;
@@ -125,7 +125,8 @@ impl Echoes {
         }
         match self.socket.send_to(&message, &self.to) {
             Ok(_) => Ok(()),
-            // The link address is not known yet, or the queue is full: the echo counts as lost.
+            // Either the link address is not known yet, or the queue is full. The echo counts as
+            // lost.
             Err(error)
                 if matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::WouldBlock) =>
             {

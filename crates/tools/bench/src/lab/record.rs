@@ -1,4 +1,5 @@
-//! Measures the packet capture during a stream: how much it writes, and what it misses.
+//! Measures the packet capture during a stream: the bytes that it writes, and the packets that it
+//! misses.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ const RATE: f64 = 1.0;
 /// Measuring time with `--full`: about a gigabyte.
 const FULL: Duration = Duration::from_secs(9);
 
-/// Captures a stream, and compares the packets that the capture saw with those that came to the
-/// box.
+/// Captures a stream, and compares the number of packets in the capture with the number that
+/// arrived at the box.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let folder =
         tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for the capture")?;

@@ -1,4 +1,4 @@
-//! Runs TCP streams between hosts, and samples what arrives.
+//! Runs TCP streams between hosts, and samples the bytes that arrive.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -17,7 +17,7 @@ use super::host::HostTask;
 use super::net::Net;
 use sprat_measure::cpu::pause;
 
-/// Bytes per read and write: few enough to stay in the processor's cache.
+/// Bytes per read and write: few enough for the processor's cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Interval at which a waiting end checks whether it should stop.
@@ -46,7 +46,7 @@ pub(crate) enum Congestion {
     Reno,
     Cubic,
     Bbr,
-    /// Our own, the weir: it controls the rate, and the window follows.
+    /// The weir, our own: it controls the rate, and the window follows the rate.
     Weir,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct StreamSpec {
     pub(crate) to: usize,
     pub(crate) v6: bool,
     pub(crate) congestion: Congestion,
-    /// Receive buffer in bytes; `None` leaves it to the kernel.
+    /// Receive buffer in bytes; with `None`, the kernel chooses.
     pub(crate) receive_buffer: Option<usize>,
 }
 
@@ -87,18 +87,18 @@ pub(crate) struct Streams {
     ends: Vec<HostTask<()>>,
 }
 
-/// Samples of what arrived.
+/// Samples of the bytes that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamResults {
-    /// For each sample its time, in seconds from the start of the streams, and the bytes of each
-    /// stream that had arrived at that time.
+    /// For each sample: its time in seconds from the start of the streams, and the bytes of each
+    /// stream that had arrived by then.
     pub(crate) samples: Vec<(f64, Vec<u64>)>,
     /// Index of the first sample after the warm-up.
     pub(crate) steady: usize,
 }
 
 impl Streams {
-    /// Starts the streams, and waits until bytes of each have arrived.
+    /// Starts the streams, and waits until bytes of each stream have arrived.
     pub(crate) fn start(net: &Net, ways: &[StreamSpec]) -> Result<Self> {
         let mut streams = Self { received: Vec::new(), stop: Arc::default(), ends: Vec::new() };
         let mut callers = Vec::new();
@@ -201,9 +201,8 @@ impl StreamResults {
         first.iter().zip(last).map(rate).collect()
     }
 
-    /// Returns the number of streams of which anything arrived after the first sample, including
-    /// the warm-up: a stream that waits for a retransmission may be silent during all of a short
-    /// measurement.
+    /// Returns the number of streams of which bytes arrived after the first sample. The warm-up is
+    /// included: a stream that waits for a retransmission may be silent during a short measurement.
     pub(crate) fn flowing(&self) -> usize {
         let (Some((_, first)), Some((_, last))) = (self.samples.first(), self.samples.last())
         else {
@@ -219,7 +218,7 @@ impl StreamResults {
 }
 
 /// Computes the fairness index of Jain, Chiu and Hawe (1984): 1 if all shares are equal, 1/n if one
-/// of n gets the complete sum.
+/// of n shares is the whole sum.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares): (f64, f64) =
         (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
@@ -238,7 +237,7 @@ fn listen(address: IpAddr, receive_buffer: Option<usize>) -> Result<TcpListener>
     Ok(socket.into())
 }
 
-/// Accepts one stream, and counts its bytes until it is stopped.
+/// Accepts one stream, and counts its bytes until `stop` is set.
 fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     listener.set_nonblocking(true)?;
     let mut stream = loop {
@@ -259,8 +258,8 @@ fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Resu
             Ok(0) => break,
             Ok(len) => _ = count.fetch_add(len as u64, Ordering::Relaxed),
             Err(error) if is_retryable(&error) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => break, /* the sender has
-            * ended */
+            // The sender has ended.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
             Err(error) => return Err(error).context("receiving a stream"),
         }
     }

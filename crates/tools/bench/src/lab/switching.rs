@@ -21,20 +21,20 @@ use sprat_units::figure;
 /// Sizes of frames in bytes, including the check sequence.
 const SIZES: [usize; 6] = [64, 128, 512, 1024, 1518, 9018];
 
-/// Bytes of a frame's check sequence, which ports do not hand over.
+/// Bytes of a frame's check sequence. Ports do not pass the check sequence on.
 const CHECK_BYTES: usize = 4;
 
 /// Bytes that precede and follow a frame on the wire.
 const PREAMBLE_BYTES: usize = 8;
 const GAP_BYTES: usize = 12;
 
-/// Rate of the lines in the model in Gb/s, which is bits per nanosecond.
+/// Rate of the lines in the model, in Gb/s. A Gb/s is a bit per nanosecond.
 const MODEL_RATE: f64 = 10.0;
 
-/// Arrival of a frame's last bit: later than the duration of any frame.
+/// Time at which a frame's last bit arrives: later than the duration of any frame.
 const ARRIVAL: Time = Time(1_000_000);
 
-/// Number of ports, with a stream between each pair.
+/// Number of ports. There is a stream from each port to each other port.
 const PORTS: usize = 5;
 
 /// Rate of each port in Gb/s.
@@ -46,7 +46,7 @@ const RATE_FULL: f64 = 1.0;
 /// Buffer of each port in bytes: that of a switch, not of a long fat pipe.
 const BUFFER: u64 = 1_000_000;
 
-/// Goal: the streams' share of all ports' rates; acknowledgements use some of it.
+/// Goal: the streams' share of all ports' rates. Acknowledgements use some of the rest.
 const SHARE: f64 = 0.9;
 
 const GROWTH: Duration = Duration::from_secs(2);
@@ -63,8 +63,9 @@ fn model(findings: &mut Findings) -> Result<()> {
     let mut off = [0.0_f64; 2];
     for size in SIZES {
         let mut row = vec![size.to_string()];
-        // From the last bit in to the last bit out, including the gap. Store-and-forward takes the
-        // whole frame's duration once more, cut-through that of the preamble and header.
+        // From the last bit in to the last bit out, including the gap. With store-and-forward, this
+        // is the duration of the whole frame; with cut-through, the duration of the preamble and
+        // header.
         let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
         let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;
         for (off, (timing, due)) in

@@ -1,5 +1,5 @@
 //! Checks how long a queue grows: `cwnd_max = queue + throughput x round trip`, if the receiver
-//! limits the window; and that segments are lost if that does not fit into the buffer.
+//! limits the window. Also checks that segments are lost if the queue does not fit into the buffer.
 
 use std::time::Duration;
 
@@ -17,12 +17,13 @@ use sprat_units::figure;
 /// A path, and a window for it.
 struct Case {
     round_trip: Duration,
-    /// Window in bytes of payload: the maximum at some window scale, since the kernel rounds the
-    /// route's window up to that.
+    /// Window in bytes of payload: a maximum at some window scale, since the kernel rounds the
+    /// route's window up to such a value.
     window: usize,
     /// Buffer in bytes on the wire.
     buffer: u64,
-    /// Rates in Gb/s at which the window fits into path and buffer, and at which it does not.
+    /// Rates in Gb/s: the first at which the window fits into path and buffer, then one at which it
+    /// does not.
     rates: [f64; 2],
     growth: Duration,
 }
@@ -35,8 +36,8 @@ const SMALL: Case = Case {
     growth: Duration::from_secs(5),
 };
 
-/// Similar to the published experiment \[SC09\], with a window of 600 MB and a buffer of 537 MB;
-/// the round-trip time follows from the 507 MB that were queued at 2 Gb/s.
+/// Similar to the published experiment \[SC09\], which has a window of 600 MB and a buffer of
+/// 537 MB. The round-trip time is computed from the 507 MB that were queued at 2 Gb/s.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
     window: 65_535 << 13,
@@ -45,7 +46,7 @@ const FULL: Case = Case {
     growth: Duration::from_secs(15),
 };
 
-/// Echoes that measure the round-trip time with the queue, and the interval between them.
+/// Number of echoes that measure the round-trip time with the queue, and the interval between them.
 const ECHOES: u16 = 20;
 const GAP: Duration = Duration::from_millis(20);
 
@@ -132,7 +133,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Limits the windows of connections to the second host, by its route.
+/// Limits the windows of connections to the second host, by a setting of its route.
 fn clamp(net: &Net, bytes: usize) -> Result<()> {
     let host = &net.hosts[1];
     let (interface, own, bytes) = (host.interface(), host.v4().to_string(), bytes.to_string());

@@ -17,37 +17,37 @@ use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 /// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Payload bytes of a ping: between those of a 100 B read's request and of its answer.
+/// Payload bytes of a ping: more than the request of a 100 B read, fewer than its answer.
 pub(crate) const PING_BYTES: usize = 100;
 
 /// Time after which an unanswered ping counts as lost; pings are not retransmitted.
 const PING_LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// Interval at which clients for which nothing has arrived are polled, for their timers.
+/// Interval at which clients that have received nothing are polled, for their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
 /// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
-/// One or many clients of one cluster, as a [`LoadTarget`] for the load generator.
+/// One or several clients of one cluster, as a [`LoadTarget`] for the load generator.
 pub struct Connection {
     name: String,
     transport: String,
     connections: usize,
     table: u32,
     cores: Vec<Core>,
-    /// Indices of the cores with something to send.
+    /// Indices of the cores that have frames to send.
     dirty: Vec<usize>,
     is_dirty: Vec<bool>,
-    /// Reports which of several cores have received something; `None` for a single core.
+    /// Reports which of several cores have received frames; `None` for a single core.
     ready: Option<Ready>,
     idle: Idle,
     start: Instant,
-    /// The time at the end of the last poll, which also serves as the start time of operations
-    /// submitted before the next.
+    /// The time at the end of the last poll. It also serves as the start time of the operations
+    /// that are submitted before the next poll.
     now: Nanos,
     swept: Nanos,
-    /// The ping under way: its number, the operation's tag, and the time of sending.
+    /// The ping in flight: its number, the operation's tag, and the time of sending.
     pinged: Option<(u32, u64, Nanos)>,
     next_ping: u32,
     /// The server process to stop while other targets are measured.
@@ -62,8 +62,8 @@ struct Ready {
 }
 
 /// Opens `connections` connections to the cluster that `options` name, and makes the table that
-/// loads use if it does not exist. `waiting` says what a client does if the load lets it sleep:
-/// sleep at once, or spin a little first.
+/// loads use if the table does not exist. `waiting` determines what a client does if the load lets
+/// it sleep: sleep at once, or spin briefly first.
 ///
 /// # Errors
 /// When no cluster answers, the table cannot be made, or epoll fails.
@@ -77,8 +77,8 @@ pub fn connect(
     waiting: Mode,
 ) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
-    // This clock starts before the clients' own, so that their time does not go backwards when it
-    // replaces theirs.
+    // This clock starts before the clients' own clocks, so that their time does not go backwards
+    // when this clock replaces theirs.
     let start = Instant::now();
     let count = if sockets == Sockets::Each { connections } else { 1 };
     let mut cores = Vec::with_capacity(count);
@@ -130,8 +130,8 @@ fn transport_of(client: &mut Client) -> Result<String> {
     Ok(table.tablets[0].locator.split(':').next().unwrap_or_default().to_owned())
 }
 
-/// Opens a core's session by a read, then registers its sockets with `epoll` under `index`: the
-/// sockets are final only after an answer.
+/// Opens a core's session by a read, then registers the core's sockets with `epoll` under `index`.
+/// The sockets are final only after the read's answer.
 fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Instant) -> Result<()> {
     let now = || Nanos(0) + start.elapsed();
     for watched in [false, true] {
@@ -152,7 +152,7 @@ fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Inst
 }
 
 impl Connection {
-    /// Lets [`set_active`](LoadTarget::set_active) stop the server process `pid` while other
+    /// Makes [`set_active`](LoadTarget::set_active) stop the server process `pid` while other
     /// targets are measured: a server that spins must not take a core from them.
     #[must_use]
     pub fn parking(mut self, pid: u32) -> Self {
@@ -160,7 +160,7 @@ impl Connection {
         self
     }
 
-    /// Sends a ping that the driver of the table's server answers, without the server itself.
+    /// Sends a ping. The driver of the table's server answers it, without the server itself.
     fn ping(&mut self, tag: u64) -> Result<bool> {
         if self.pinged.is_some() {
             return Ok(false);
@@ -198,7 +198,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Polls for what has arrived, once.
+    /// Polls once for answers that have arrived.
     fn poll_arrived(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Result<()> {
         let Some(mut ready) = self.ready.take() else { return self.take(now, 0, done) };
         ready.events.clear();
@@ -234,7 +234,7 @@ impl Connection {
             };
             let mut sources = Sources::default();
             sources.push(ready.epoll.as_fd());
-            // Computing the next deadline of many cores would cost more than it saves.
+            // Computing the next deadline of many cores would take longer than it saves.
             ((*swept + SWEEP).min(now + patience), sources)
         })?;
         Ok(())
@@ -242,7 +242,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closing may need the server's answer, as with para-virtual devices, so the server must run.
+    /// The server must run: closing may need its answer, as with para-virtual devices.
     fn drop(&mut self) {
         self.set_active(true);
     }

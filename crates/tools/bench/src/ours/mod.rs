@@ -27,7 +27,7 @@ pub(crate) use sealed::Members;
 /// The table that loads use.
 pub const TABLE: &str = "sprat-bench";
 
-/// Timeout of a readiness check of a starting server: short, since it counts in restart times.
+/// Timeout of a readiness check of a starting server. It is short, since restart times include it.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Timeout for making the table, which includes a sync.
@@ -52,7 +52,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Returns its name in locators and tables.
+    /// Returns the transport's name in locators and tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Transport {
         !matches!(self, Self::Udp | Self::Tcp)
     }
 
-    /// Returns the locators of the server's end and, if it must be given, of the client's.
+    /// Returns the locator of the server's end, and that of the client's end if clients need one.
     fn ends(self, folder: &Path) -> Result<(String, Option<String>)> {
         let socket = folder.join("device.sock");
         let socket = socket.display();
@@ -110,7 +110,7 @@ impl Transport {
 /// How N connections use sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sockets {
-    /// N clients, each with a socket and session of its own, like N processes.
+    /// N clients, each with its own socket and session, like N processes.
     Each,
     /// One client that multiplexes N users over one socket, like one node with many threads.
     One,
@@ -134,8 +134,8 @@ pub struct Sprat {
 }
 
 impl Sprat {
-    /// Configures the binary `program` as a server on `transport` that waits as `server` says.
-    /// Every client has its own socket, except over transports that bypass the kernel.
+    /// Configures the binary `program` as a server on `transport`; `server` is how it waits. Every
+    /// client has its own socket, except over transports that bypass the kernel.
     #[must_use]
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
@@ -170,19 +170,19 @@ impl Sprat {
         Self { client, ..self }
     }
 
-    /// Lets the server time requests and report the times as counters.
+    /// Makes the server time requests and report the times as counters.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// Lets the server count `event` in requests and report the counts as counters.
+    /// Makes the server count `event` in requests and report the counts as counters.
     #[must_use]
     pub fn counted(self, event: PerfEvent) -> Self {
         Self { counted: Some(event), ..self }
     }
 
-    /// Lets server and clients encrypt (seal) with the identities of `members`.
+    /// Makes server and clients encrypt (seal), with the identities of `members`.
     #[must_use]
     pub(crate) fn sealed(self, members: Members) -> Self {
         Self { members: Some(members), ..self }
@@ -280,14 +280,14 @@ impl System for Sprat {
 
 /// A running server of ours.
 pub struct SpratServer {
-    // Dropped, and so killed, before the folder is removed.
+    // Dropped before the folder, so that the process is killed before the folder is removed.
     process: Option<Process>,
     settings: Sprat,
     arguments: Vec<OsString>,
     core: Option<usize>,
     folder: TempDir,
     coordinator: String,
-    /// Locator of the clients' end, if it must be given.
+    /// Locator of the clients' end, if clients need one.
     local: Option<String>,
 }
 
@@ -320,15 +320,15 @@ impl SpratServer {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
         let process =
             Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
-        // A kernel-bypass client opens the device, which takes too long for each check.
+        // A kernel-bypass client opens the device, which takes too long for a repeated check.
         let ready: fn(&dyn Fn(Duration) -> Options) -> bool =
             if self.local.is_none() { is_ready } else { has_enlisted };
         let options = |timeout| options(&self.coordinator, self.settings.identity(), timeout);
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops the server's process while others are measured, since a server that spins would take a
-    /// core from them, or continues it.
+    /// Stops the server's process while others are measured, or continues it. A server that spins
+    /// would take a core from them.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }
@@ -351,7 +351,8 @@ impl Server for SpratServer {
         self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;
-        // Only the measured server may spin: let the others be stopped meanwhile.
+        // Only the measured server may spin; a server that spins is stopped while others are
+        // measured.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
     }
 
@@ -374,7 +375,7 @@ pub fn drop_table(options: &Options) -> Result<()> {
 /// Stops or continues a process.
 fn set_stopped(pid: u32, stopped: bool) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    // Fails if the process has died, which the next operation will show.
+    // Fails if the process has died. The next operation then reports this.
     let _ = kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT });
 }
 
@@ -388,8 +389,8 @@ fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration
     }
 }
 
-/// Returns whether the coordinator has the table and its server answers; makes the table if it is
-/// missing.
+/// Returns whether the coordinator has the table and the table's server answers. Makes the table if
+/// it is missing.
 fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     let check = || -> Result<(), Error> {
         let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
@@ -397,7 +398,7 @@ fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
             Err(Error::NoSuchTable(_)) => Client::connect(&options(PATIENCE))?.create_table(TABLE),
             found => found,
         }?;
-        // The first client does not know a table that another has just made.
+        // The first client does not know a table that another client has just made.
         let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
         quick.table(TABLE)?;
         quick.get(table, b"ready?").map(drop)
@@ -405,8 +406,8 @@ fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     check().is_ok()
 }
 
-/// Returns whether the server has enlisted with its coordinator. It opens its device right after
-/// that, and clients wait for the device.
+/// Returns whether the server has enlisted with its coordinator. The server opens its device right
+/// after that, and clients wait for the device.
 fn has_enlisted(options: &dyn Fn(Duration) -> Options) -> bool {
     let servers = || Client::connect(&options(CHECK_TIMEOUT))?.list_servers();
     servers().is_ok_and(|servers| !servers.is_empty())

@@ -13,7 +13,7 @@ use sprat_measure::target::{Op, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Meta;
 
-/// Limit on the status line of an answer, in bytes with its line end; a longer one is malformed.
+/// Limit on the status line of an answer, in bytes with its line end. A longer line is malformed.
 const MAX_LINE: usize = 4096;
 
 /// Opens `connections` connections to the memcached at `endpoint`.

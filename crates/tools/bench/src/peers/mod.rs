@@ -1,5 +1,5 @@
-//! Peers to compare with. They are accessed directly over non-blocking sockets, so that the costs
-//! of client libraries do not count against them.
+//! Peers to compare with. The benchmark accesses them directly over non-blocking sockets, so that
+//! the costs of client libraries do not count against them.
 
 mod endpoint;
 pub mod memcached;

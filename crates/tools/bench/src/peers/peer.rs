@@ -12,9 +12,9 @@ use sprat_measure::target::LoadTarget;
 /// `memcached://host:port`, `memcached+unix:///path`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Peer {
-    /// A server that speaks RESP2.
+    /// A server that understands RESP2.
     Redis(Endpoint),
-    /// A server that speaks memcached's meta protocol.
+    /// A server that understands memcached's meta protocol.
     Memcached(Endpoint),
 }
 

@@ -17,10 +17,11 @@ use sprat_measure::usage;
 /// Interval at which to check whether a starting server is ready.
 const READY_POLL: Duration = Duration::from_millis(2);
 
-/// A server process, killed when dropped.
+/// A server process. Dropping this value kills the process.
 ///
-/// It also dies with the thread that started it (`PR_SET_PDEATHSIG`, through `setpriv`), so that
-/// even a killed bench leaves none behind: start it from a thread that outlives its use.
+/// The kernel also kills the process when the thread that started it ends (`PR_SET_PDEATHSIG`,
+/// through `setpriv`), so that even a killed benchmark leaves no process behind. Start it from a
+/// thread that outlives its use.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -29,7 +30,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`, searched in `PATH`, with its threads pinned to `core`, if given. Its
+    /// Starts `program`, searched in `PATH`. Its threads are pinned to `core`, if given, and its
     /// output goes to `log`.
     ///
     /// # Errors
@@ -62,10 +63,11 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until `ready` returns true; returns how long that took.
+    /// Waits until `ready` returns true. Returns the time that this took.
     ///
     /// # Errors
-    /// When the process ends before that, or `limit` passes. The error has the end of its output.
+    /// When the process ends first, or `limit` passes. The error has the end of the process's
+    /// output.
     pub fn wait_ready(
         &mut self,
         limit: Duration,
@@ -99,9 +101,9 @@ impl Process {
         usage::rss_bytes(self.pid())
     }
 
-    /// Kills it with SIGKILL, and waits for its end.
+    /// Kills the process with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
-        // Both fail only when it has ended and been waited for already.
+        // Both calls fail only if the process has ended and has been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,8 +129,8 @@ pub fn free_loopback_addr() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Returns whether `endpoint` answers `question` with something that starts with `answer`, within a
-/// second.
+/// Returns whether `endpoint` answers `question` within a second, with bytes that start with
+/// `answer`.
 #[must_use]
 pub fn answers(endpoint: &Endpoint, question: &[u8], answer: &[u8]) -> bool {
     let Ok(socket) = endpoint.connect() else { return false };

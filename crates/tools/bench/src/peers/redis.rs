@@ -12,12 +12,12 @@ use sprat_measure::target::{Op, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Resp;
 
-/// Limit on the first line of an answer, in bytes with its line end; a longer one is malformed.
-/// Only error texts come near it.
+/// Limit on the first line of an answer, in bytes with its line end. A longer line is malformed;
+/// only error texts come near the limit.
 const MAX_LINE: usize = 4096;
 
-/// The codec of RESP2 with a `WAIT` for 1 or 3 replicas after each write: a write completes when
-/// that number of replicas have acknowledged it, and fails if `WAIT` reports fewer.
+/// The codec of RESP2 with a `WAIT` for 1 or 3 replicas after each write. A write completes when
+/// this number of replicas have acknowledged it, and fails if `WAIT` reports fewer.
 #[derive(Clone, Copy, Debug)]
 pub struct RespWait<const REPLICAS: u8>;
 

@@ -1,5 +1,5 @@
-//! Pipelined requests over byte streams: one generator thread drives N connections, each with
-//! answers in order.
+//! Pipelined requests over byte streams. One generator thread drives N connections; each returns
+//! its answers in order.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -19,22 +19,22 @@ use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 /// Limit on the operations in flight on one connection.
 pub const MAX_PENDING: usize = 4096;
 
-/// Number of unsent bytes from which on a connection accepts no more operations.
+/// A connection with this number of unsent bytes or more accepts no operations.
 const MAX_UNSENT: usize = 4 << 20;
 
 /// Limit on the length of an answer, in bytes. A longer answer ends the run with an error.
 pub const MAX_REPLY: usize = 16 << 20;
 
-/// Free buffer space for one receive, in bytes.
+/// Free buffer space that is reserved for one receive, in bytes.
 const RECEIVE_ROOM: usize = 64 << 10;
 
-/// Size from which on values are passed to the kernel without copying them into the buffer.
+/// Values of this size or more are passed to the kernel without copying them into the buffer.
 const GATHER_FROM: usize = 16 << 10;
 
 /// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
-/// Timeout of `recv`, in which a single connection sleeps, as a blocking client does.
+/// Timeout of `recv`. A single connection sleeps in `recv`, as a blocking client does.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A request that waits for its answer.
@@ -58,11 +58,11 @@ pub enum Decoded {
         /// Outcome of the operation.
         outcome: Outcome,
     },
-    /// The answer is incomplete: it has at least this many bytes.
+    /// The answer is incomplete. It has at least this number of bytes.
     Need(usize),
 }
 
-/// The peer's bytes violate the protocol; names what is wrong.
+/// The peer's bytes violate the protocol, for the given reason.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Malformed(pub &'static str);
 
@@ -81,7 +81,7 @@ pub trait Codec {
     fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed>;
 }
 
-/// A load target that speaks the protocol `C` over N connections.
+/// A load target that uses the protocol `C` over N connections.
 pub struct Pipelined<C> {
     name: String,
     transport: &'static str,
@@ -102,7 +102,7 @@ struct Stream {
     parsed: usize,
     pending: VecDeque<PendingRequest>,
     dirty: bool,
-    /// Whether the send buffer is full, so that writability is awaited.
+    /// Whether the send buffer is full. If so, the connection waits until it can send again.
     blocked: bool,
 }
 
@@ -265,7 +265,7 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
 }
 
 impl Stream {
-    /// Appends `value` and `end`. Sends a long value at once, together with the bytes before it,
+    /// Appends `value` and `end`. A long value is sent at once, together with the bytes before it,
     /// without copying it.
     fn append_value(&mut self, value: &[u8], end: &[u8]) -> Result<()> {
         let mut skip = 0;
@@ -316,7 +316,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Receives once; returns whether anything arrived.
+    /// Receives once. Returns whether any bytes arrived.
     fn receive(&mut self, flags: RecvFlags) -> Result<bool> {
         if self.parsed > 0 && self.input.capacity() - self.input.len() < RECEIVE_ROOM {
             self.input.drain(..self.parsed);

@@ -1,5 +1,5 @@
 //! A test bed: a rack with one Cassandra instance on this machine, optionally with a limited disk
-//! and memory. It is removed after the benchmark.
+//! and memory. The benchmark removes it at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,14 @@ const MAX_OUTPUT: usize = 2_000;
 /// Disk and memory of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Size of its disk in bytes.
+    /// Size of the server's disk in bytes.
     pub(super) disk: u64,
-    /// Its memory in bytes, including the page cache of its disk.
+    /// The server's memory in bytes, including the page cache of its disk.
     pub(super) memory: u64,
 }
 
-/// A loop device for a disk image. Its read-ahead setting outlives the device, so it is restored.
+/// A loop device for a disk image. The device's read-ahead setting outlives the device, so it is
+/// restored.
 #[derive(Debug)]
 struct Device {
     path: String,
@@ -38,7 +39,7 @@ struct Device {
     read_ahead_before: String,
 }
 
-/// A test bed. Dropping it takes the rack down and removes everything.
+/// A test bed. Dropping this value takes the rack down and removes everything.
 #[derive(Debug)]
 pub(super) struct TestBed {
     program: PathBuf,
@@ -50,8 +51,8 @@ pub(super) struct TestBed {
 }
 
 impl TestBed {
-    /// Starts a rack of one server with one instance. `cassandra` is the text of that section of
-    /// its description.
+    /// Starts a rack of one server with one instance. `cassandra` is the text of the `[cassandra]`
+    /// section of the rack's description.
     ///
     /// # Errors
     /// When a file cannot be written, a program such as `losetup` is missing, this machine does not
@@ -117,7 +118,7 @@ impl TestBed {
         fs::write(&limit, limits.memory.to_string()).with_context(|| limit.display().to_string())
     }
 
-    /// Sets the read-ahead of its disk in KiB.
+    /// Sets the read-ahead of the server's disk in KiB.
     pub(super) fn set_read_ahead(&self, kib: &str) -> Result<()> {
         self.device.as_ref().context("it has a disk of its own")?.set_read_ahead(kib)
     }
@@ -139,7 +140,7 @@ impl TestBed {
         match &self.memory {
             None => run(&mut self.sprat("up", &[]))?,
             Some(group) => {
-                // A shell enters the control group; its descendants are in the group too.
+                // A shell enters the control group; its descendants are then in the group too.
                 let up = self.sprat("up", &[]);
                 let mut inside = Command::new("sh");
                 inside.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(group);
@@ -149,13 +150,14 @@ impl TestBed {
         Ok(())
     }
 
-    /// Runs a load and returns its report, also after exit code 7, a missed rate.
+    /// Runs a load and returns its report, even if the exit code is 7 because the rate was missed.
     pub(super) fn load(&self, args: &[&str]) -> Result<Value> {
         report(&self.sprat("load", args).arg("--json").output()?)
     }
 
-    /// Prepares a command in the namespace from which the host can be reached. Files that it makes
-    /// in its working directory are removed with the bed. `program` is an absolute path.
+    /// Prepares a command in the namespace from which the host can be reached. `program` is an
+    /// absolute path. Files that the command makes in its working directory are removed with the
+    /// bed.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command

@@ -1,5 +1,5 @@
-//! Stops an instance for four seconds, and checks what our load generator and a peer's report of it
-//! at the same time.
+//! Stops an instance for four seconds, and checks how the reports of our load generator and of a
+//! peer, which run at the same time, show this.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use sprat_measure::goals::Goal;
 /// Operations per second.
 const RATE: &str = "200";
 
-/// Seconds of load, the time at which the instance is stopped, and for how long.
+/// Seconds of load, the time at which the instance is stopped, and the duration of the stop.
 const SECONDS: u64 = 24;
 const STOP_AT: Duration = Duration::from_secs(10);
 const STOP_TIME: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ pub async fn run(db, i) {
 }
 "#;
 
-/// Runs both loads, stops the instance, and reports what they measured.
+/// Runs both loads, stops the instance, and reports what the loads measured.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bed = TestBed::new(settings, "honest", "", None)?;
     let (address, pid) = bed.instance()?;
@@ -124,7 +124,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "s",
         Goal::AtLeast(3.0),
     );
-    // Operations that a peer holds back while no answer arrives are in none of its percentiles.
+    // The peer holds operations back while no answer arrives. None of its percentiles includes
+    // these operations.
     let requested = ours["asked"].as_f64();
     let all = ours["response"]["count"].as_f64();
     findings.row(

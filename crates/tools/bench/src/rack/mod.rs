@@ -1,5 +1,5 @@
-//! `bench rack`: a rack on this machine, started by `sprat rack up`. Checks whether the load
-//! generator reports a stopped instance, compared with a peer, and measures the effect of tuning.
+//! `bench rack`: a rack on this machine, started by `sprat rack up`. Checks whether our load
+//! generator and a peer report a stopped instance, and measures the effect of tuning.
 
 mod bed;
 mod honesty;

@@ -1,5 +1,5 @@
-//! Measures latency before and after `sprat rack tune`: of an instance with deliberately bad
-//! settings, and of one with the settings of its plan.
+//! Measures latency before and after `sprat rack tune`: first of an instance with deliberately bad
+//! settings, then of an instance with the settings of its plan.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -16,8 +16,8 @@ const LIMITS: Limits = Limits { disk: 8 << 30, memory: 2_500 << 20 };
 const BAD_READ_AHEAD: &str = "8192";
 
 /// Bad settings: a small heap and unlimited compaction. Rows are mapped into memory, as with `auto`
-/// and in clusters upgraded from Cassandra 4, because the kernel reads far ahead only of mapped
-/// files, not for single reads.
+/// and in clusters upgraded from Cassandra 4: the kernel reads far ahead only of mapped files, not
+/// for single reads.
 const BAD: &str = "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = \
     { compaction_throughput = \"0MiB/s\", disk_access_mode = \"mmap\" }";
 
@@ -34,10 +34,11 @@ struct Work {
     reads: &'static str,
 }
 
-/// A light load that two cores, which also generate it, can sustain.
+/// A light load. Two cores, which also generate the load, can sustain it.
 const LITTLE: Work = Work { rate: 500, reads: "80%" };
 
-/// Rates to try in order with bad settings until latency suffers; the rate depends on the machine.
+/// Rates to try in order, with bad settings, until latency suffers. That rate depends on the
+/// machine.
 const RAMP: [u32; 7] = [500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000];
 
 /// Share of reads at these rates.
@@ -112,7 +113,7 @@ struct Times {
     p999: Option<f64>,
 }
 
-/// Writes the rows more than once, so that there is something to compact.
+/// Writes the rows more than once, so that there is data to compact.
 fn fill(bed: &TestBed) -> Result<()> {
     bed.load(&[
         "--rate",
@@ -131,7 +132,7 @@ fn fill(bed: &TestBed) -> Result<()> {
     Ok(())
 }
 
-/// Returns the first rate of the ramp at which latency suffers, or else the last rate.
+/// Returns the first rate of the ramp at which latency suffers, or the last rate if it never does.
 fn find_bad_rate(bed: &TestBed, name: &str, findings: &mut Findings) -> Result<u32> {
     let mut table = Table::new(&["op/s", "p99, ms", "p99.9, ms", "seconds missed"]);
     let mut found = None;
@@ -149,7 +150,7 @@ fn find_bad_rate(bed: &TestBed, name: &str, findings: &mut Findings) -> Result<u
             |which: &str| millis(which).map_or("-".to_owned(), |millis| format!("{millis:.1}"));
         let missed = report["missed"].as_array().map_or(0, Vec::len);
         table.row(vec![rate_text.clone(), text("p99"), text("p999"), missed.to_string()]);
-        // There is no percentile if nothing was answered: that is bad too.
+        // If nothing was answered, there is no percentile, and latency counts as suffering.
         if millis("p99").is_none_or(|p99| p99 > BAD_MS) {
             found = Some(rate);
             break;

@@ -12,13 +12,13 @@ use sprat_measure::load::{LoadPlan, Workload, preload, run};
 use sprat_measure::target::Wait;
 use sprat_measure::usage;
 
-/// Memory to configure per byte of objects: enough for each of the systems.
+/// Memory to configure per byte of objects: enough for each system.
 const MEMORY_PER_BYTE: u64 = 4;
 
-/// Minimum of the memory to configure.
+/// Lower limit on the memory to configure.
 const MEMORY_FLOOR: u64 = 1 << 30;
 
-/// Objects that are verified after a restart.
+/// Number of objects that are verified after a restart.
 const CHECKED: u64 = 1_000;
 
 /// Time between a load's end and a measurement of the idle server.
@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// The resident memory of a system with a number of objects.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
-    /// The system.
+    /// Name of the system.
     pub system: String,
     /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,
@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the resident bytes per object, including those of the empty server.
+    /// Returns the resident bytes per object. They include those of the empty server.
     #[must_use]
     pub fn per_object(&self) -> f64 {
         self.full_bytes as f64 / self.objects as f64
@@ -50,7 +50,7 @@ impl Memory {
 /// The restart of a killed system.
 #[derive(Clone, Debug, Serialize)]
 pub struct Restart {
-    /// The system.
+    /// Name of the system.
     pub system: String,
     /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,
@@ -58,7 +58,7 @@ pub struct Restart {
     pub seconds: f64,
     /// CPU seconds of the restart.
     pub cpu_seconds: f64,
-    /// Missing or wrong objects among a thousand that were verified.
+    /// Missing or wrong objects, among a thousand that were verified.
     pub lost: u64,
 }
 
@@ -86,8 +86,8 @@ pub struct Idle {
     pub cores: f64,
 }
 
-/// Fills every system that can keep objects in memory with `objects` of 30 B + 100 B, and measures
-/// its resident memory.
+/// Fills every system that can keep objects in memory with `objects` of 30 B + 100 B. Measures the
+/// resident memory of each.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -113,8 +113,8 @@ pub fn memory(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<Me
 }
 
 /// Fills every durable system with `objects` of 30 B + 100 B, kills it, restarts it, and verifies a
-/// thousand of them. The objects are written with `buffered` durability and get time to be synced,
-/// since the disk's write rate does not matter here.
+/// thousand of the objects. Objects are written with `buffered` durability and get time to be
+/// synced, since the disk's write rate does not matter here.
 ///
 /// # Errors
 /// When a system cannot be started or restarted, or fails.
@@ -139,7 +139,7 @@ pub fn restart(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<R
     offering.map(|system| cycle(system).with_context(|| system.name().to_owned())).collect()
 }
 
-/// Measures the CPU use of each system over `span` with one open connection and no requests, after
+/// Measures the CPU use of each system over `span`, with one open connection and no requests, after
 /// a short load.
 ///
 /// # Errors

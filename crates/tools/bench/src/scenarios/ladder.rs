@@ -15,25 +15,25 @@ use sprat_measure::hist::Latencies;
 use sprat_measure::load::{LoadPlan, Series, Workload, preload, run};
 use sprat_measure::target::Wait;
 
-/// Bytes of the large objects, and their number.
+/// Bytes of each large object, and number of large objects.
 pub const LARGE_BYTES: usize = 1 << 20;
 const LARGE_KEYS: u64 = 16;
 
-/// Reads of large objects in flight that fill the path.
+/// Number of reads of large objects in flight. They fill the path.
 const LARGE_DEPTH: usize = 4;
 
-/// Small reads in flight that keep the server busy.
+/// Number of small reads in flight. They keep the server busy.
 pub const DEPTH: usize = 512;
 
 /// A path of the ladder.
 pub struct Path<'a> {
     /// The store over this path.
     pub system: &'a dyn System,
-    /// Whether the drivers at its ends answer pings.
+    /// Whether the drivers at the path's ends answer pings.
     pub pings: bool,
 }
 
-/// Measures one operation at a time over each of `paths` and over bare echoes, alternately: the
+/// Measures one operation at a time over each of `paths` and over bare echoes, alternately. The
 /// series are `NAME ping`, `NAME read`, `NAME write`, `echo udp` and `echo tcp`. Writes are not
 /// durable.
 ///
@@ -63,8 +63,8 @@ pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
     climb(lab, &title, rungs)
 }
 
-/// Measures the throughput of each of `systems`: the series are `NAME 1 MB`, one large object at a
-/// time; `NAME 1 MB x4`, four at a time; and `NAME 100 B`, many small reads in flight.
+/// Measures the throughput of each of `systems`. The series are `NAME 1 MB` (one large object at a
+/// time), `NAME 1 MB x4` (four at a time) and `NAME 100 B` (many small reads in flight).
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -73,7 +73,7 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
         depth: DEPTH,
         ..LoadPlan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin)
     });
-    // Keys of another length, so that these are different objects.
+    // The keys have another length, so that these are other objects.
     let objects = Workload { key_bytes: 31, ..Workload::reads(LARGE_KEYS, LARGE_BYTES) };
     let large = lab.timed(LoadPlan::one_client(objects.clone(), Wait::Spin));
     let mut rungs = Vec::new();
@@ -96,8 +96,8 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     )
 }
 
-/// Measures every plan of every rung, in an order that is reversed in every other round, then stops
-/// the systems. The name of a series consists of those of its rung and its plan.
+/// Measures every plan of every rung, in an order that is reversed in every other round. Then stops
+/// the systems. The name of a series consists of the names of its rung and its plan.
 pub(super) fn climb(
     lab: &Lab,
     title: &str,
@@ -135,8 +135,9 @@ pub(super) fn climb(
     Ok(Results { title: title.to_owned(), series })
 }
 
-/// Measures round trips between two threads, on the server's core and the client's, that write to
-/// one cache line each: a lower bound for every path between processes on this machine.
+/// Measures round trips between two threads, on the server's core and the client's, each of which
+/// writes to one cache line. They are a lower bound for every path between processes on this
+/// machine.
 ///
 /// # Errors
 /// When a thread cannot be started or pinned.
@@ -162,7 +163,7 @@ pub fn shared_memory(lab: &Lab, round_trips: u64) -> Result<Latencies> {
     drop(binding);
     let _pinned = Pinned::to(lab.client_core)?;
     let mut latencies = Latencies::new();
-    // Sixteen per time stamp: a single one takes little longer than reading the clock.
+    // Sixteen round trips per time stamp: a single one takes little longer than reading the clock.
     for batch in 0..round_trips / 16 {
         let start = Instant::now();
         for number in batch * 16 + 1..=batch * 16 + 16 {

@@ -11,11 +11,13 @@ use sprat_measure::cpu::Hog;
 use sprat_measure::load::{LoadPlan, Workload};
 use sprat_measure::target::Wait;
 
-/// Bytes of an echo that is comparable to a 100 B read: key of 30 B, value of 100 B, and headers.
+/// Bytes of an echo that is comparable to a 100 B read: a key of 30 B, a value of 100 B, and
+/// headers.
 const ECHO_FRAME: usize = 160;
 
-/// Measures one 100 B read at a time from each of `systems`, by a spinning or a sleeping client,
-/// and bare echoes for comparison (`echo udp`, `echo tcp`), whose server waits as the client does.
+/// Measures one 100 B read at a time from each of `systems`, by a spinning or a sleeping client.
+/// For comparison also measures bare echoes (`echo udp`, `echo tcp`); the echo server waits as the
+/// client does.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -27,7 +29,7 @@ pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Re
     measure(lab, &format!("{VALUE_BYTES} B reads, one {} client", wait.word()), loaded)
 }
 
-/// Measures one 100 B write at a time to each of `systems`, which keep them in memory only.
+/// Measures one 100 B write at a time to each of `systems`. The systems keep writes in memory only.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -42,9 +44,9 @@ pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<R
     )
 }
 
-/// Measures one read at a time, first undisturbed and then beside a thread that only burns CPU. No
+/// Measures one read at a time, first undisturbed, then next to a thread that only burns CPU. No
 /// thread is pinned, so that there are more runnable threads than cores. Returns the undisturbed
-/// results and the contended ones.
+/// results and the contended results.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -58,8 +60,9 @@ pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Res
     Ok((quiet, contended))
 }
 
-/// Measures 100 B writes at `durability`, one at a time on the connection of each of `clients`. One
-/// generator thread drives all clients; it sleeps if there is just one, and spins otherwise.
+/// Measures 100 B writes at `durability`. Each of `clients` has a connection, and makes one write
+/// at a time. One generator thread drives all clients; it sleeps if there is just one client, and
+/// spins otherwise.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -84,7 +87,7 @@ pub fn durable_write(
     measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
 }
 
-/// Measures 100 B reads and 100 B writes at `durability`, alternately, by `clients` clients as in
+/// Measures 100 B reads and 100 B writes at `durability`, alternately, with `clients` clients as in
 /// [`durable_write`]. The names of a system's series end in `reads` and `writes`.
 ///
 /// # Errors

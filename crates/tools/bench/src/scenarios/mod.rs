@@ -1,5 +1,6 @@
-//! Scenarios that compare systems. Each starts the systems that it is given, puts all of them under
-//! the same load alternately, and returns their figures; the caller judges them against goals.
+//! Scenarios that compare systems. Each scenario starts the given systems, puts all of them under
+//! the same load alternately, and returns their figures. The caller judges the figures against
+//! goals.
 //!
 //! | scenario | what it measures |
 //! | --- | --- |
@@ -44,16 +45,16 @@ pub const VALUE_BYTES: usize = 100;
 /// Where and how long scenarios measure.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    /// How servers are started; each scenario sets the durability that it needs.
+    /// How servers are started. Each scenario sets the durability that it needs.
     pub setup: Setup,
     /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process then
-    /// delays it.
+    /// The SCHED_FIFO priority of the generator, if any. If the generator has its own core, no
+    /// ordinary process then delays it.
     pub client_fifo: Option<u8>,
-    /// Measurements of each system.
+    /// Number of measurements of each system.
     pub rounds: usize,
-    /// Warm-up time of a measurement, which does not count.
+    /// Warm-up time of a measurement. It does not count.
     pub warm_up: Duration,
     /// Time of a measurement.
     pub duration: Duration,
@@ -62,8 +63,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Returns the defaults: servers on the last core and the generator on the first, if there are
-    /// at least two; three rounds of a second.
+    /// Returns the defaults. If there are at least two cores, servers run on the last core and the
+    /// generator on the first. There are three rounds of a second.
     #[must_use]
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -79,8 +80,9 @@ impl Lab {
         }
     }
 
-    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if this
-    /// process is allowed to use that class and the generator has a core.
+    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay. The
+    /// generator is unchanged if this process may not use that class, or if the generator has no
+    /// core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
         const PRIORITY: u8 = 10;
@@ -105,7 +107,7 @@ impl Default for Lab {
     }
 }
 
-/// A target, filled with objects, with its server.
+/// A target that is filled with objects, and its server.
 struct Loaded {
     target: Box<dyn LoadTarget>,
     label: String,
@@ -113,8 +115,8 @@ struct Loaded {
     server: Option<Box<dyn Server>>,
 }
 
-/// Starts every system that offers the setup's durability, opens `connections`, and fills it with
-/// the plan's keys.
+/// Starts every system that offers the setup's durability, opens `connections` to each, and fills
+/// each with the plan's keys.
 fn load(
     systems: &[&dyn System],
     setup: &Setup,

@@ -1,4 +1,4 @@
-//! Rates and latencies with many operations at once.
+//! Rates and latencies with many operations in flight.
 
 use anyhow::Result;
 use sprat_measure::load::Results;
@@ -12,10 +12,10 @@ use sprat_units::figure;
 /// The load of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// Connections, one client each.
+    /// Number of connections. Each has one client.
     pub connections: usize,
-    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more it
-    /// pipelines.
+    /// Operations that each client keeps in flight. With 1, the client waits for every answer; with
+    /// more, it pipelines.
     pub depth: usize,
     /// Share of reads, 0 to 1.
     pub read_share: f64,
@@ -48,9 +48,9 @@ impl Mix {
     }
 }
 
-/// Measures operations per second on 100 B objects in memory with the load `mix`. One spinning
-/// generator thread makes the load; the server is the bottleneck as long as the generator needs
-/// less time per operation.
+/// Measures operations per second on 100 B objects in memory, with the load `mix`. One spinning
+/// generator thread makes the load. The server is the bottleneck as long as the generator needs
+/// less time per operation than the server.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
@@ -67,8 +67,8 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
 }
 
 /// Measures the latencies of reads and writes of 100 B objects in memory, in an open loop:
-/// operations arrive as a Poisson process at `rate` a second. The depth of `mix` only limits how
-/// many are in flight.
+/// operations arrive as a Poisson process at `rate` a second. The depth of `mix` only limits the
+/// number of operations in flight.
 ///
 /// # Errors
 /// When a system cannot be started or fails.

@@ -12,43 +12,43 @@ use crate::system::{Durability, Server, Setup};
 use sprat_measure::load::{LoadPlan, Workload, preload_range, run};
 use sprat_measure::target::{Completion, LoadTarget, Op, Wait};
 
-/// Memory of the servers in bytes: enough for many segments even in the tenth that stays free.
+/// Memory of the servers in bytes. Even the free tenth of it has room for many segments.
 const MEMORY: u64 = 768 << 20;
 
-/// Objects to write first, to learn how many bytes of log one takes.
+/// Number of objects to write first, to measure the bytes of log that an object takes.
 const SAMPLE: u64 = 10_000;
 
 /// Overwrites in flight.
 const DEPTH: usize = 64;
 
-/// Amount of overwrites before measuring, as a multiple of the free memory: the log is then in its
+/// Bytes of overwrites before measuring, as a multiple of the free memory. The log is then in its
 /// steady state.
 const AGEING: f64 = 1.5;
 
-/// Limit on the time of these overwrites before measuring, and time to wait for the answers to a
+/// Limit on the time of the overwrites before measuring. Also the time to wait for the answers to a
 /// burst of writes.
 const AGEING_LIMIT: Duration = Duration::from_secs(20);
 
-/// Overwrites per second beside the timed reads.
+/// Overwrites per second during the timed reads.
 pub const BESIDE_RATE: u32 = 40_000;
 
-/// Share of the memory that live objects take in the server without cleaning, with which reads are
-/// compared.
+/// Share of the memory that live objects take in the server without cleaning. Reads are compared
+/// with reads from this server.
 const ROOMY: f64 = 0.25;
 
 /// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Utilisation {
-    /// Random overwrites at 50 % and 90 %, in this order.
+    /// Random overwrites at 50 % and at 90 % of the memory, in this order.
     pub overwrites: Results,
-    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it (90
-    /// % full).
+    /// One client's reads during overwrites at a fixed rate: without cleaning (25 % full), and with
+    /// cleaning (90 % full).
     pub reads: Results,
-    /// Bytes that the cleaner moved during the reads: without and with cleaning.
+    /// Bytes that the cleaner moved during the reads: without cleaning, then with cleaning.
     pub moved: [u64; 2],
 }
 
-/// A server that is filled to a share of its memory.
+/// A server whose live objects take a given share of its memory.
 struct Filled {
     server: SpratServer,
     keys: u64,
@@ -56,9 +56,9 @@ struct Filled {
     log_bytes: f64,
 }
 
-/// Measures random overwrites of 100 B objects when live objects take half of the memory and nine
-/// tenths of it; and one client's reads beside overwrites at a fixed rate, with and without
-/// cleaning. `system` keeps its log in memory only.
+/// Measures random overwrites of 100 B objects when live objects take half, and then nine tenths,
+/// of the memory. Also measures one client's reads during overwrites at a fixed rate, with and
+/// without cleaning. `system` keeps its log in memory only.
 ///
 /// # Errors
 /// When a server cannot be started or fails.
@@ -82,8 +82,8 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let roomy = fill(lab, system, ROOMY)?;
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
-    // The cleaner catches up while the server is idle, so a burst before each measurement makes it
-    // work again.
+    // The cleaner catches up while the server is idle. So a burst of writes before each measurement
+    // makes the cleaner work again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
     for (filled, label, burst) in
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]
@@ -162,15 +162,15 @@ fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// A target for reads that also makes overwrites at a fixed rate, which the load generator does not
-/// see.
+/// A target for reads that also makes overwrites at a fixed rate. The load generator does not see
+/// the overwrites.
 struct ReadsBesideWrites {
     reads: Box<dyn LoadTarget>,
     writes: Box<dyn LoadTarget>,
     keys: u64,
     chance: sprat_chance::Chance,
     value: Vec<u8>,
-    /// Writes to make at full speed before each measurement.
+    /// Number of writes to make at full speed before each measurement.
     burst: u64,
     /// The error of writes between measurements.
     trouble: Option<anyhow::Error>,

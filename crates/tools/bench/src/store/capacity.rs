@@ -23,7 +23,8 @@ const REDIS: Redis = Redis { unix: false };
 /// Time over which the CPU use of idle servers and clients is measured.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Measures the CPU use of an idle server and of an idle client, which wait as by default.
+/// Measures the CPU use of an idle server and of an idle client, both of which wait in the default
+/// way.
 pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 2] = [&sprat, &REDIS];
@@ -56,7 +57,7 @@ pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Polls a future of the client, whose own thread does the work, until it completes.
+/// Polls a future of the client until it completes. The client's own thread does the work.
 fn wait<T>(future: impl Future<Output = Result<T, sprat_client::Error>>) -> Result<T> {
     let mut future = pin!(future);
     let until = Instant::now() + Duration::from_secs(10);

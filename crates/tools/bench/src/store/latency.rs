@@ -14,7 +14,7 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const REDIS: Redis = Redis { unix: false };
 
-/// Measures reads of one client, with client and server spinning, then with both sleeping.
+/// Measures reads of one client. Client and server spin, then both sleep.
 pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -87,7 +87,7 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
     Ok(())
 }
 
-/// Measures writes in memory of one client, with client and server spinning.
+/// Measures writes in memory by one client. Client and server spin.
 pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -112,8 +112,8 @@ pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()>
     Ok(())
 }
 
-/// Measures reads with a server, a client and a thread that only burns CPU, on two cores; server
-/// and client wait as by default.
+/// Measures reads on two cores with a server, a client, and a thread that only burns CPU. Server
+/// and client wait in the default way.
 pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let adaptive =
         |transport| settings.sprat(transport, Mode::Adaptive).with_client(Mode::Adaptive);
@@ -133,7 +133,7 @@ pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result
 }
 
 /// Measures durable writes: those that survive a power cut (`sync`, compared with Redis's
-/// `always`), and those that survive the process (`buffered`, compared with `everysec`).
+/// `always`), and those that survive the end of the process (`buffered`, compared with `everysec`).
 pub(super) fn durable(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) = (
         settings.sprat(Transport::Udp, Mode::Adaptive),

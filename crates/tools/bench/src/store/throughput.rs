@@ -13,7 +13,7 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const ONE: &str = "sprat fast+udp, one socket";
 
-/// Connections to one server, as many as benchmarks usually make.
+/// Connections to one server. Benchmarks usually make this number.
 const CONNECTIONS: usize = 50;
 
 /// Operations in flight in the pipelined load.

@@ -175,7 +175,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             Subject::Own(program, paths(&args.over)?)
         }
     };
-    // The servers' data folders are made beside the results, and stay empty.
+    // The servers' data folders are made in the folder of the results, and stay empty.
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)
@@ -192,7 +192,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
     distribution::measure(&settings, &over, &mut |what| eprintln!("sprat: {what}"))
 }
 
-/// Returns the transports to measure, without duplicates; without flags, the usual ones.
+/// Returns the requested transports, without duplicates, or the usual ones if none is requested.
 fn paths(requested: &[OverArg]) -> Result<Vec<Transport>> {
     const USUAL: &[OverArg] = &[OverArg::Memif, OverArg::Udp, OverArg::Tcp];
     let requested = if requested.is_empty() { USUAL } else { requested };
@@ -204,7 +204,7 @@ fn paths(requested: &[OverArg]) -> Result<Vec<Transport>> {
             OverArg::Udp => Transport::Udp,
             OverArg::Tcp => Transport::Tcp,
         };
-        // memif needs no DPDK: we have a driver of our own.
+        // memif needs no DPDK: Sprat has a driver of its own.
         if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
             bail!(
                 "this build of sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",

@@ -137,7 +137,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Objects in the memory and restart chapters.
 const OBJECTS: u64 = 2_000_000;
 
-/// Objects in those chapters with `--full`.
+/// Objects in the memory and restart chapters with `--full`.
 const OBJECTS_FULL: u64 = 10_000_000;
 
 /// Settings that only some of these benchmarks have.
@@ -205,7 +205,7 @@ pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args.promises, special)
 }
 
-/// Runs `bench bypass`. It starts all servers itself; with the privileges for it, it also makes a
+/// Runs `bench bypass`. It starts all servers itself. With the necessary privileges it also makes a
 /// network namespace with virtual cables for them.
 pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
     let cables = match cfg!(feature = "dpdk") {
@@ -215,7 +215,7 @@ pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
     judge("bypass", sprat_bench::bypass::CHAPTERS, args, Special { cables, ..Special::default() })
 }
 
-/// Runs the chapters, judges what they promise, and writes and prints the results.
+/// Runs the chapters, judges their promises, and writes and prints the results.
 fn judge(
     name: &str,
     chapters: &[Chapter],
@@ -233,8 +233,8 @@ fn judge(
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does not
-    // write to a disk.
+    // The data is written to the folder of the results: a temporary folder may be a tmpfs, where a
+    // sync does not write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;

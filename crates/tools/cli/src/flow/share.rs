@@ -171,7 +171,7 @@ pub(crate) struct ShareArgs {
     max_per_address: usize,
 }
 
-/// An address to listen at; without a port of its own it uses that of `--port`.
+/// An address to listen at. If it has no port of its own, the port of `--port` is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listen {
     address: IpAddr,
@@ -207,13 +207,13 @@ pub(super) fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-/// Time that transfers under way are given after the first Ctrl-C.
+/// How long transfers in progress may continue after the first Ctrl-C.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Interval between two reports of the transfers under way, as JSON.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Addresses that are printed at most.
+/// Limit on the addresses that are printed.
 const MAX_URLS: usize = 16;
 
 pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
@@ -237,7 +237,7 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     let fingerprint = encrypt(args, &mut options)?;
     let (json, tls) = (args.json, options.tls.is_some());
     options.observer = Some(Arc::new(move |event| print_event(event, json)));
-    // From here on a signal ends the share in good order, or reloads the tokens.
+    // From here on a signal ends the share cleanly, or reloads the tokens.
     let signals = signals()?;
     let hung_up = Arc::new(AtomicBool::new(false));
     if args.token_file.is_some() {
@@ -288,7 +288,7 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
             share.transfers().snapshot().0.iter().try_for_each(print_transfer)?;
         }
     }
-    // Uploads are cut off: their senders resume them by running the same command again.
+    // Uploads are interrupted: a sender resumes its upload by running the same command again.
     let outgoing =
         share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
     if outgoing > 0 {
@@ -319,7 +319,8 @@ fn reload_tokens(share: &Share, file: &Path) {
 /// Returns the size limit of uploaded files, or `None` if uploads are not allowed.
 ///
 /// # Errors
-/// If everybody who reaches this machine could upload and `--open` does not allow that.
+/// Without `--open`, if the share has no tokens and listens at an address that is not loopback:
+/// everybody who reaches this machine could upload.
 fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
     if !args.writable {
         return Ok(None);
@@ -334,8 +335,8 @@ fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
     Ok(Some(args.max_file.unwrap_or(MAX_FILE)))
 }
 
-/// Returns the addresses to listen at: by default all of IPv6 and IPv4, or of IPv4 alone on a
-/// machine without IPv6.
+/// Returns the addresses to listen at: those of `--listen`, or by default all addresses of IPv6 and
+/// IPv4. On a machine without IPv6 the default is all addresses of IPv4.
 fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
     if !args.listen.is_empty() {
         return args.listen.iter().map(|listen| listen.at(args.port)).collect();
@@ -346,7 +347,7 @@ fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
     vec![SocketAddr::new(every, args.port)]
 }
 
-/// Sets up TLS as the flags say; returns the fingerprint if it made a certificate.
+/// Sets up TLS as the flags require. Returns the fingerprint of a new certificate, if one is made.
 fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
     if let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) {
         options.tls = Some(tls::load(chain, key)?);
@@ -367,8 +368,8 @@ fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
     Ok(Some(made.fingerprint))
 }
 
-/// Returns the hosts and ports at which others reach a socket bound to `address`: for a wildcard
-/// address all of this machine's, loopback last.
+/// Returns the hosts and ports at which other machines reach a socket bound to `address`. A
+/// wildcard address gives all addresses of this machine, loopback last.
 fn reached_at(address: SocketAddr) -> Vec<String> {
     if !address.ip().is_unspecified() {
         return vec![address.to_string()];
@@ -379,7 +380,7 @@ fn reached_at(address: SocketAddr) -> Vec<String> {
 }
 
 /// Returns the addresses of this machine's interfaces, loopback last. Leaves out link-local IPv6
-/// addresses, which others cannot use without naming an interface.
+/// addresses, which other machines cannot use without naming an interface.
 fn own_addresses() -> Vec<IpAddr> {
     let mut own: Vec<IpAddr> = Vec::new();
     for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
@@ -397,7 +398,7 @@ fn own_addresses() -> Vec<IpAddr> {
     own
 }
 
-/// Prints a transfer's progress as JSON, without its history: earlier lines contained that.
+/// Prints a transfer's progress as JSON, without the history, which earlier lines contain.
 fn print_transfer(transfer: &Snapshot) -> Result<()> {
     let mut value = serde_json::to_value(transfer)?;
     if let Some(object) = value.as_object_mut() {
@@ -407,7 +408,8 @@ fn print_transfer(transfer: &Snapshot) -> Result<()> {
     print_json(&value)
 }
 
-/// Prints a line for an answered request. Ignores write errors: the share goes on without a reader.
+/// Prints a line for an answered request. Ignores write errors: the share continues without a
+/// reader.
 fn print_event(event: &Event, json: bool) {
     let Event { peer, method, path, status, bytes, verified, summed, took, network, error } = event;
     let seconds = took.as_secs_f64();

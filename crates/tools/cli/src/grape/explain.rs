@@ -92,8 +92,8 @@ fn counts(program: &Program) -> Table {
     table
 }
 
-/// Prints what the kernel compiles to for each vector instruction set that this processor has, and,
-/// unless `no_measure`, its predicted and measured rates.
+/// Prints what the kernel compiles to for each vector instruction set of this processor. Unless
+/// `no_measure` is set, also prints the kernel's predicted and measured rates.
 fn vectors(program: &Program, no_measure: bool) -> Result<()> {
     let mut head =
         vec!["vectors", "lanes", "unroll", "instructions", "registers", "spills", "code"];

@@ -67,14 +67,14 @@ fn side(text: &str) -> Result<usize, String> {
 /// Allowed error of a number, relative to the sum of the absolute values that were added.
 const TOLERANCE: f64 = 1e-13;
 
-/// Approximate limit of the plain computation's products. For larger matrices it checks only some
-/// of the rows, at least [`ROWS`].
+/// Approximate limit on the multiplications of the plain computation. For a larger matrix it
+/// computes only some of the rows, but at least [`ROWS`].
 const PRODUCTS: usize = 1 << 32;
 
-/// Rows of a matrix that are checked at least.
+/// Lower limit on the rows that are checked. A smaller matrix is checked completely.
 const ROWS: usize = 16;
 
-/// Runs on this processor, of which the median time is reported.
+/// Number of runs on this processor. The median time is reported.
 const TIMES: usize = 3;
 
 /// Time of a computation.
@@ -218,8 +218,8 @@ fn checked_rows(n: usize) -> impl Iterator<Item = usize> {
     (0..rows).map(move |at| at * n / rows)
 }
 
-/// Returns the largest error of the numbers in `given`, which should be the product of `row` and
-/// `matrix`, relative to the sum of the absolute values of the products.
+/// Returns the largest error of `given`, which should be the product of `row` and `matrix`. The
+/// error of a number is relative to the sum of the absolute values that were added.
 fn max_error(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
     let mut sums = vec![(0.0_f64, 0.0_f64); given.len()];
     for (factor, numbers) in row.iter().zip(matrix.chunks(given.len())) {
@@ -235,7 +235,7 @@ fn max_error(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
     off.fold(0.0, max_or_nan)
 }
 
-/// Returns the greater number, and NaN if either is NaN; `f64::max` would ignore a NaN.
+/// Returns the greater number, or NaN if either is NaN; `f64::max` would ignore a NaN.
 fn max_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }

@@ -103,10 +103,10 @@ pub(crate) enum SchemeArg {
     Leapfrog,
 }
 
-/// Steps of the progress bar.
+/// Number of steps of the progress bar.
 const PARTS: u64 = 1000;
 
-/// Reports of the energy, and snapshots, in a run at most.
+/// Limit on the reports of the energy, and on the snapshots, of a run.
 const MAX_REPORTS: f64 = 100_000.0;
 
 pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
@@ -141,7 +141,7 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
     let mut part = 1.0;
     while !stopped && session.run.time() < args.until {
         let until = (part * every).min(args.until);
-        // A last interval that only rounding errors would leave is merged into this one.
+        // If rounding errors leave a tiny last interval, it is merged into this one.
         let until = if args.until - until < every * 1e-9 { args.until } else { until };
         while !stopped && !session.step(until)? {
             session.bar.set_position(share(session.run.time() / args.until));
@@ -178,7 +178,7 @@ fn protect_bodies(args: &GrapeNbodyArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether [`snapshot`] returns this name for some number.
+/// Returns whether `name` is a name that [`snapshot`] can return.
 fn is_snapshot(name: &str) -> bool {
     let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
     number
@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
         self.bar.suspend(|| print_line(&line))
     }
 
-    /// Ends a run whose last step was reported: writes the picture and prints the drift.
+    /// Ends a run after the report of its last step: writes the picture and prints the drift.
     fn end(self, stopped: bool) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         let (args, run) = (self.args, &self.run);

@@ -152,10 +152,10 @@ fn constant(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), number))
 }
 
-/// Rows of results that are printed at most.
+/// Limit on the rows of results that are printed.
 const ROWS: usize = 10;
 
-/// Size limit of a kernel's file in bytes: far more than the language allows.
+/// Size limit of a kernel's file, in bytes: far more than the language allows.
 const MAX_FILE: u64 = 1 << 24;
 
 pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &GrapeRunArgs) -> Result<ExitCode> {
 }
 
 /// Joins the ranks that `mpirun` started together, usually just one, and runs `work` on this rank.
-/// If one rank fails all fail, and the first rank reports the error.
+/// If one rank fails, all ranks fail, and the first rank reports the error.
 pub(super) fn on_all_ranks(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<ExitCode> {
     let ranks = Ranks::join()?;
     let done = work(&ranks);
@@ -187,7 +187,8 @@ pub(super) fn on_all_ranks(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Res
     let outcome =
         done.as_ref().map(drop).map_err(|error| (describe_error(error), exit_code(error)));
     match ranks.end(outcome) {
-        // mpirun ends all ranks when one fails, so only the first fails, after it has reported why.
+        // If any rank exits with an error, mpirun ends all ranks. So only the first rank does,
+        // after it has reported the error.
         _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),
         Err(stopped) => Err(stopped.into()),
         Ok(()) => done,
@@ -244,9 +245,9 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parses the kernel: one that is built in, or a file, which the first rank reads and broadcasts.
-/// Without `--precision` the kernel has the precision of its input files, `of_files`. Warns of
-/// names that the kernel does not use.
+/// Parses the kernel: a built-in one, or a file, which the first rank reads and broadcasts. Without
+/// `--precision` the kernel has the precision of its input files, `of_files`. Warns about names
+/// that the kernel does not use.
 pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> Result<Program> {
     let name = &args.kernel;
     let text = match ready(name) {
@@ -289,8 +290,8 @@ fn text(name: &str) -> Result<String> {
     std::fs::read_to_string(name).with_context(|| name.to_owned())
 }
 
-/// Returns an error if `--out` would overwrite a file that the command reads, also if a link gives
-/// that file another name.
+/// Returns an error if `--out` would overwrite a file that the command reads, even if `--out`
+/// reaches that file through a link.
 pub(super) fn protect_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> {
     let Some(out) = &input.out else { return Ok(()) };
     let kernel = (ready(&kernel.kernel).is_none()).then(|| Path::new(&kernel.kernel));
@@ -307,8 +308,8 @@ pub(super) fn protect_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<(
     Ok(())
 }
 
-/// Returns whether both paths name the same regular file. A device, such as a terminal, may be both
-/// read and written, so it never counts.
+/// Returns whether both paths name the same regular file. Devices never count, since one device,
+/// such as a terminal, can be both read and written.
 pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| {
         path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()))
@@ -401,8 +402,8 @@ impl Arrays {
     }
 }
 
-/// Writes the results to `--out`, or else prints the first rows; warns of results that are not
-/// finite.
+/// Writes the results to `--out`, or prints the first rows if there is no `--out`. Warns about
+/// results that are not finite.
 pub(super) fn report_results(
     args: &InputArgs,
     program: &Program,

@@ -191,7 +191,7 @@ pub(crate) struct LineArgs {
 }
 
 impl LineArgs {
-    /// Returns the settings as words; takes those that were not given from `base`.
+    /// Returns the settings as words. Settings that were not given are taken from `base`.
     pub(crate) fn words(&self, base: &LineWords) -> LineWords {
         let or = |given: &Option<String>, base: &Option<Word>| {
             given.clone().map(Word).or_else(|| base.clone())
@@ -223,8 +223,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let mut config = config(args)?;
-    // A user who may make TAPs but not enter namespaces may want the TAPs in the machine's own
-    // namespace, so only without the right to make them do we enter namespaces of our own.
+    // A user who may make TAPs, but not enter namespaces, may want the TAPs in the machine's own
+    // namespace. So this process enters namespaces of its own only if the user may not make TAPs.
     if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN"))
         && own_namespaces()?
     {
@@ -256,7 +256,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let watched =
         watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
     let report = engine.stop()?;
-    drop(control); // answers the client that requested the stop
+    drop(control); // replies to the client that requested the stop
     watched?;
     if let Some(series) = series {
         series.end(&[(String::new(), report.clone())])?;
@@ -272,9 +272,10 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
 }
 
-/// Starts the control server, by which `lab ctl` queries and changes the box. If that fails, a box
-/// with a name from `--name` does not run; one with a derived name runs without it, and a warning
-/// says so.
+/// Starts the control server, by which `lab ctl` queries and changes the box. If a server with the
+/// name of `--name` cannot start, the box does not run. Without `--name`, the name is derived from
+/// the ports, or is `box-PID` if that name is taken; if this fails, a warning says so and the box
+/// runs without a control server.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
     let place = ControlDir::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());
@@ -293,15 +294,15 @@ fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
         .ok())
 }
 
-/// Derives a box's name from those of its ports, as far as they fit.
+/// Derives a box's name from its ports' names, cut to the length limit.
 fn name_of(ports: &[String]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
     name.trim_matches('-').to_owned()
 }
 
-/// Without root privileges, enters namespaces of this process's own and prints how to join them.
-/// Returns whether it did.
+/// Without root privileges, enters new namespaces and prints how to join them. Returns whether it
+/// entered any.
 pub(super) fn own_namespaces() -> Result<bool> {
     let entered = enter_own_namespaces()?;
     if entered {
@@ -412,7 +413,7 @@ fn describe(config: &BoxConfig) -> String {
     }
 }
 
-/// Waits until the box is to end, and shows its throughput meanwhile.
+/// Waits until the box is to end, and meanwhile shows its throughput.
 fn watch(
     engine: &Engine,
     control: Option<&Server>,

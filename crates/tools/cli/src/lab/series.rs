@@ -90,8 +90,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file that
-    /// cannot be written is an error before the boxes start.
+    /// Returns `None` without `--report` and `--series`. Opens the files now, so that an unwritable
+    /// file is an error before the boxes start.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
         let every = args.every;
         let form = |path: &PathBuf| {
@@ -121,7 +121,7 @@ impl Series {
         }))
     }
 
-    /// Starts the clock: the boxes begin now.
+    /// Starts the clock. Call it when the boxes start.
     pub(super) fn begin(&mut self, title: String, lines: Vec<LineAbout>) -> Result<()> {
         self.about = About::new(title, lines);
         self.began = Instant::now();
@@ -181,7 +181,7 @@ impl Series {
 fn write(file: &mut BufWriter<File>, value: &impl serde::Serialize) -> Result<()> {
     serde_json::to_writer(&mut *file, value)?;
     file.write_all(b"\n")?;
-    // A program that follows the file sees whole lines.
+    // Flushes, so that a program that follows the file sees whole lines.
     Ok(file.flush()?)
 }
 
@@ -210,7 +210,7 @@ impl Form {
     }
 }
 
-/// Reads a series from a file. Leaves out a last line that was cut short, for example by a crash.
+/// Reads a series from a file. Leaves out an incomplete last line, such as a crash may leave.
 fn read(path: &Path) -> Result<(About, History)> {
     let mut file = BufReader::new(File::open(path)?);
     let (mut about, mut history, mut after) = (None, History::new(), 0.0);

@@ -148,8 +148,8 @@ pub(crate) struct LabTopologiesArgs {
 /// Interval at which to check signals and boxes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The kernel's file with the memory for all TCP connections of the machine: three thresholds in
-/// pages. Above the second, the kernel reduces windows.
+/// The kernel's file with the limits on the memory of all TCP connections of the machine: three
+/// thresholds in pages. Above the second, the kernel reduces windows.
 const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
@@ -168,7 +168,7 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
             .map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
     });
     let about = about.collect();
-    // From here on a signal ends the lab in good order.
+    // From here on a signal ends the lab cleanly.
     let signals = signals()?;
     let raised = RunningLab::up(lab, &dir(&args.state))?;
     let jobs = raised.jobs(&requested);
@@ -342,7 +342,7 @@ fn describe(topology: &Topology, plan: &HostsPlan) -> String {
 }
 
 /// Prints events until the lab is to end: the requested command or all commands of the topology
-/// have ended, a signal has arrived, the time is over, or a box has ended.
+/// have ended, a signal or a stop request has arrived, the time is over, or a box has ended.
 fn watch(
     raised: &RunningLab,
     commands: &mut Commands,
@@ -411,7 +411,8 @@ fn print_event(event: &Event, hosts: &[String], json: bool) -> Result<()> {
     }
 }
 
-/// Returns the exit code as a shell does: that of the command, or 128 plus the signal's number.
+/// Returns the exit code that a shell would report: the command's own, or 128 plus the number of
+/// the signal that ended it.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -503,7 +504,7 @@ fn describe_capture(name: &str, capture: &CaptureSummary) -> String {
     )
 }
 
-/// Warns of files that taking down the lab could not remove.
+/// Warns about files that could not be removed when the lab was taken down.
 fn print_left(left: &[Leftover]) {
     for Leftover { path, why } in left {
         eprintln!("sprat: {}: not removed: {why}", path.display());

@@ -182,13 +182,13 @@ fn parse_grant(text: &str) -> Result<Grant, String> {
     parsed.ok_or_else(|| "want NAME:r or NAME:rw, such as users:rw or log-*:r".to_owned())
 }
 
-/// Seconds by which an identity's validity begins before it is issued, so that it is valid on
-/// machines whose clocks are late by as much.
+/// Seconds by which an identity's validity begins before it is issued. The identity is then valid
+/// on machines whose clocks are up to an hour late.
 const CLOCK_TOLERANCE: u64 = 3600;
 
 const DAY: u64 = 24 * 3600;
 
-/// Bytes of a public key that are shown, enough for people to recognize it.
+/// Bytes of a public key that are shown: enough for people to recognise the key.
 const SHOWN_BYTES: usize = 8;
 
 pub(crate) fn init(args: &KeyInitArgs) -> Result<ExitCode> {

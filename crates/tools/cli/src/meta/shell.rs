@@ -26,7 +26,8 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
-    // Generated into memory first: the generator panics when it writes to a closed pipe.
+    // The script is generated in memory first: the generator panics when it writes to a closed
+    // pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cli::command(), "sprat", &mut script);
     crate::output::print_bytes(&script)?;

@@ -133,7 +133,7 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
             args.table
         );
     }
-    // The reader of the output may have gone: that is no reason to stop writing keys home.
+    // An error in printing is ignored: without a reader, the bridge still writes keys to Cassandra.
     while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
         let _ = report(args, &running.stats());
     }

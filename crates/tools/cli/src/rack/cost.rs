@@ -88,7 +88,7 @@ pub(crate) struct RackCostArgs {
     json: bool,
 }
 
-/// Source of the example's servers.
+/// Source of the figures of the example's servers.
 const SOURCE: &str = "servers and their power: \"IPU-based Cassandra cluster\", SNIA Storage \
     Developer Conference, 2024; prices were not published";
 
@@ -124,7 +124,7 @@ fn inputs(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         let each = plan.spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.instances);
         let planned = u32::try_from(plan.summary.capacity.servers * each).unwrap_or(u32::MAX);
         if cost == (Cost { options: cost.options.clone(), ..Cost::default() }) {
-            cost.instances = planned; // the plan has no costs, so no number of instances either
+            cost.instances = planned; // the plan states no costs, hence no number of instances
         }
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
@@ -197,7 +197,7 @@ fn option(text: &str) -> Result<CostOption> {
 }
 
 /// Reads the output of `sprat rack power --json`. Returns the mean of the measured servers, and a
-/// note about its source and gaps.
+/// note about the source and its gaps.
 fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
     let context = || format!("--measured {}", path.display());
     let bytes = std::fs::read(path).with_context(context)?;

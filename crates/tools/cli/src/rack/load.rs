@@ -159,10 +159,10 @@ pub(crate) enum ConsistencyArg {
 /// Port at which instances accept clients.
 const PORT: u16 = 9042;
 
-/// Interval at which to check whether a second is over.
+/// Interval at which to check whether a window of a second has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Goal for the 99th percentile of the response time in ms, drawn as a line in the chart.
+/// Goal for the 99th percentile of the response time, in ms. The chart shows it as a line.
 const BAND_MS: f64 = 10.0;
 
 pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
@@ -267,8 +267,8 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(LoadReport, Option<Verificati
         let progress = running.progress();
         if let Some(last) = progress.last.filter(|last| last.begins > printed && !args.json) {
             printed = last.begins;
-            // The times of the operations that were due in that second: perhaps none is answered
-            // yet.
+            // The times of the operations that were due in that second. There are none if no
+            // operation is answered yet.
             let time = |micros: u64| match last.response.count {
                 0 => "-".to_owned(),
                 _ => format!("{:.2}", millis(micros)),

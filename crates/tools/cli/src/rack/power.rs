@@ -17,7 +17,6 @@ use sprat_power::report::{Report, TargetReport};
 use sprat_power::sampling::{LEAST_EVERY, MAX_DURATION, Sampling};
 use sprat_power::{Watts, targets};
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -103,13 +102,14 @@ pub(crate) struct RackPowerArgs {
 /// Interval at which to check for new readings, or for the end of a load.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Servers that get a column of their own in the lines printed meanwhile.
+/// Limit on the servers that have a column of their own in the lines printed while measuring.
 const COLUMNS: usize = 8;
 
 /// How long to wait for the load's result after the measurement has ended.
 const LOAD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a load's result that are read at most.
+/// Limit on the bytes of a load's result that are read. A longer result is not valid JSON, and is
+/// refused.
 const MAX_LOAD: u64 = 256 << 20;
 
 pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
@@ -132,7 +132,7 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
         None => {
             let mut here =
                 targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
-            // Few machines have all kinds of sensors: use those that can be read.
+            // Few machines have all kinds of sensors: only those that can be read are used.
             let mut why = Vec::new();
             here.sensors.retain_mut(|sensor| {
                 sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
@@ -181,15 +181,14 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     })
 }
 
-/// Reads the operations and seconds of a load from the output of `sprat rack load --json`. Waits
-/// for it a while, since the load may end a little later than the measurement.
+/// Reads the operations and seconds of a load from the output of `sprat rack load --json`. Waits up
+/// to [`LOAD_PATIENCE`] for complete output, since the load may end later than the measurement.
 fn read_load(path: &Path) -> Result<(u64, f64)> {
     let begun = Instant::now();
     loop {
-        let mut bytes = Vec::new();
-        let file = File::open(path).and_then(|file| file.take(MAX_LOAD).read_to_end(&mut bytes));
-        file.with_context(|| format!("--load {}", path.display()))?;
-        if let Ok(value) = serde_json::from_slice::<Value>(&bytes) {
+        let text = File::open(path).and_then(|file| sprat_host::read_text(file, MAX_LOAD));
+        let text = text.with_context(|| format!("--load {}", path.display()))?;
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
             let (done, seconds) =
                 (value["report"]["done"].as_u64(), value["report"]["seconds"].as_f64());
             let found = done.zip(seconds).filter(|(done, seconds)| *done > 0 && *seconds > 0.0);
@@ -207,7 +206,8 @@ fn read_load(path: &Path) -> Result<(u64, f64)> {
     }
 }
 
-/// Samples until the end and prints a line after each reading. Ctrl-C ends it early.
+/// Samples until the end of the measurement, and prints a line after each reading. Ctrl-C ends the
+/// measurement early.
 fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
     let signals = signals()?;
     let mut head = false;

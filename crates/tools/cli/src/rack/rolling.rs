@@ -82,7 +82,7 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
     }
 }
 
-/// Prints how far a stopped change got, and returns the exit code.
+/// Prints how far a change got before it was stopped, and returns the exit code.
 pub(super) fn stopped(how_far: &str) -> ExitCode {
     eprintln!("sprat: stopped{how_far}; run the command again to continue");
     ExitCode::from(INCOMPLETE)

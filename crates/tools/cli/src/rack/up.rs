@@ -154,8 +154,8 @@ impl RackPlace {
     }
 }
 
-/// Lets Ctrl-C and SIGTERM end the running Ansible play and then the command. Without this, the
-/// play would go on changing hosts after the command has ended.
+/// Makes Ctrl-C and SIGTERM end the running Ansible play, and then the command. Otherwise the play
+/// would continue to change hosts after the command has ended.
 fn end_on_signals(rack: &Deployment) -> Result<()> {
     let (signals, interrupt) = (signals()?, rack.access.interrupt.clone());
     let wait = move || {

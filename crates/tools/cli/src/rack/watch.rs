@@ -9,7 +9,7 @@ use sprat_ring::{Event, LeftData, Watcher};
 use std::io;
 use std::sync::mpsc::Receiver;
 
-/// What is printed besides the progress display.
+/// The output in addition to the progress display.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Output {
     /// Nothing: the command prints JSON at its end.
@@ -31,7 +31,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Makes a display of a change that stops before its next step after Ctrl-C or SIGTERM.
+    /// Makes a display of a change that Ctrl-C or SIGTERM stops before its next step.
     pub(super) fn stoppable(output: Output) -> Result<Self> {
         Ok(Self { signals: Some(signals()?), ..Self::new(output) })
     }
@@ -45,7 +45,7 @@ impl Terminal {
         Self::on(bar, output)
     }
 
-    /// Makes a display on a bar on which the caller also shows other work.
+    /// Makes a display on a bar that the caller also uses for other work.
     pub(super) fn on(bar: ProgressBar, output: Output) -> Self {
         Self { bar, output, signals: None, stopped: false }
     }

@@ -61,8 +61,8 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Parses the number of operations in flight: far fewer than there are objects, since each object
-/// has at most one operation under way.
+/// Parses the number of operations in flight. It must be far below the number of objects, since
+/// each object has at most one operation in flight.
 fn parse_check_depth(text: &str) -> Result<usize, String> {
     counted(text, 64, "operations in flight")
 }
@@ -70,7 +70,7 @@ fn parse_check_depth(text: &str) -> Result<usize, String> {
 /// Operations between two updates of the progress bar, since drawing costs more than an operation.
 const UPDATE_INTERVAL: u64 = 64;
 
-/// Random seeds are below this number: short enough to be typed again.
+/// Exclusive limit on random seeds: short enough to be typed again.
 const SEEDS: u64 = 1_000_000_000;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
@@ -116,7 +116,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     }
 }
 
-/// Makes a table. Returns an error if the name exists, since that table's objects belong to others.
+/// Makes a table. Returns an error if the name exists, since the existing objects may be needed.
 fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
     match client.table(name) {
         Err(Error::NoSuchTable(_)) => Ok(client.create_table(name)?),

@@ -105,7 +105,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// Writes rows or pairs to `out`; returns `out`, which the caller must flush or publish.
+/// Writes rows or pairs to `out`, and returns `out`. The caller must flush or publish it.
 fn rows<W: Write>(
     source: &mut dyn ItemSource,
     out: W,

@@ -1,4 +1,4 @@
-//! `store`: checks, salvages and repairs the files of a server that is stopped.
+//! `store`: checks, salvages and repairs the files of a server that does not run.
 
 use crate::exit::CORRUPT;
 use crate::output::{print_json, print_line};
@@ -93,13 +93,13 @@ pub(crate) struct StoreRebuildArgs {
     json: bool,
 }
 
-/// Tables that are written at once, since each needs an open file.
+/// Limit on the tables that are written at once, since each needs an open file.
 const TABLES_AT_ONCE: usize = 256;
 
 /// The result of checking one file.
 struct Finding {
     file: PathBuf,
-    /// A description of its content, or of the fault of the whole file.
+    /// A description of the file's content, or of the fault of the whole file.
     what: String,
     is_whole: bool,
 }
@@ -323,7 +323,7 @@ fn random() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Returns the data directories of a server's nodes: the given one, and those within it.
+/// Returns the data directories of a server's nodes: the given directory, and those inside it.
 fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     if !dir.join("identity.toml").exists() {
         bail!("{} is not a data directory: identity.toml is missing", dir.display());
@@ -334,7 +334,7 @@ fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Checks the files of a directory other than its logs. Returns the catalog that names the tables:
-/// from the coordinator's metadata or from the copy of it, whichever is newer.
+/// either the coordinator's metadata or the server's copy of the metadata, whichever is newer.
 fn look(
     path: &Path,
     findings: &mut Findings,
@@ -430,7 +430,7 @@ fn open(
     }
 }
 
-/// Limit of the tables' ids if there is no catalog: far more than a cluster has tables.
+/// Limit on the tables' ids if there is no catalog: far more than the tables of a cluster.
 const UNKNOWN_TABLES: u32 = 1 << 20;
 
 /// Returns the file name for a table: the table's name if it can be a file name, otherwise its id.

@@ -73,10 +73,10 @@ pub(crate) struct ImportArgs {
     json: bool,
 }
 
-/// Writes under way at once.
+/// Limit on the writes in flight at once.
 const WINDOW: usize = 64;
 
-/// Bytes of values under way at once.
+/// Limit on the bytes of values in flight at once.
 const WINDOW_BYTES: usize = 4 << 20;
 
 pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
@@ -118,7 +118,7 @@ pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// Names the items that were left out on standard error.
+/// Prints to standard error the names of the items that were left out.
 pub(super) fn warn_of_omitted(omitted: &Omitted) {
     for (name, why) in omitted.named() {
         eprintln!("sprat: left out {name}: {why}");
@@ -129,7 +129,7 @@ pub(super) fn warn_of_omitted(omitted: &Omitted) {
     }
 }
 
-/// Returns the given format, or else the one that a path's name implies.
+/// Returns the given format, or the format that the path's extension implies.
 pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatArg> {
     if let Some(given) = given {
         return Ok(given);
@@ -200,7 +200,7 @@ fn column(name: &str, no_header: bool) -> Column {
     }
 }
 
-/// A sink that writes items to a table, with many writes under way at once.
+/// A sink that writes items to a table, with many writes in flight at once.
 struct TableSink<'a> {
     client: &'a mut Client,
     table: Table,
@@ -214,7 +214,7 @@ impl<'a> TableSink<'a> {
         Self { client, table, under_way: VecDeque::new(), bytes: 0, nothing: Omitted::default() }
     }
 
-    /// Waits for the oldest write under way.
+    /// Waits for the oldest write in flight.
     fn wait(&mut self) -> Result<(), Error> {
         let Some((ticket, bytes)) = self.under_way.pop_front() else { return Ok(()) };
         self.bytes -= bytes;

@@ -1,4 +1,4 @@
-//! `table move` and `server drain`: migrate tablets while they are served.
+//! `table move` and `server drain`: migrate tablets without interrupting their clients.
 
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
@@ -94,7 +94,7 @@ fn parse_range(text: &str) -> Result<Range, String> {
 /// Interval at which to poll the progress of a migration.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Polls in a row without any running migration after which waiting for one is an error.
+/// Limit on successive polls without a running migration. One more is an error.
 const MAX_IDLE_POLLS: u32 = 100;
 
 pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) -> Result<ExitCode> {
@@ -180,7 +180,7 @@ fn tablets_of(client: &mut Client, server: u32) -> Result<u64> {
 struct Watch {
     bar: ProgressBar,
     total: u64,
-    /// The locator from the flags: the leader's, if there is just one coordinator.
+    /// The coordinator's locator from the flags. Used if the cluster names no leader.
     coordinator: String,
     idle: u32,
 }
@@ -194,7 +194,7 @@ impl Watch {
     }
 
     /// Shows that `left` tablets remain, and waits for [`POLL_INTERVAL`]. Returns an error if no
-    /// migration has run for [`MAX_IDLE_POLLS`] polls.
+    /// migration has run for more than [`MAX_IDLE_POLLS`] polls.
     #[allow(clippy::disallowed_methods, reason = "nothing else goes on in this process")]
     fn poll(&mut self, client: &mut Client, left: u64) -> Result<()> {
         self.bar.set_position(self.total.saturating_sub(left));

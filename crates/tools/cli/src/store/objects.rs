@@ -168,7 +168,8 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
         json_number(&mut line, object.number());
         print_json(&line.into())?;
     } else {
-        // Exactly the value's bytes, without a newline, so that they can be piped to a program.
+        // Prints exactly the value's bytes, without a newline, so that a program can read them from
+        // a pipe.
         print_bytes(&object.value)?;
     }
     Ok(ExitCode::SUCCESS)

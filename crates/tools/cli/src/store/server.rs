@@ -253,8 +253,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     shutdown.stop_on_signal()?;
     loop {
         match run(&options, &shutdown) {
-            // The server was suspended or cut off for longer than its lease: other servers have its
-            // tables, and it starts again without them.
+            // The server was suspended or cut off for longer than its lease, so other servers now
+            // have its tables. It starts again without them.
             Err(ServerError::Gone(gone))
                 if can_restart(&gone, &options) && !shutdown.is_requested() =>
             {
@@ -274,7 +274,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
 }
 
 /// Returns whether a server that the coordinator has declared dead can start again within this
-/// process. It cannot with a kernel-bypass device, which DPDK releases only when the process ends.
+/// process. A server with a kernel-bypass device cannot, since DPDK releases the device only when
+/// the process ends.
 fn can_restart(gone: &SessionEnd, options: &ServerOptions) -> bool {
     let bypasses_kernel = |text: &String| {
         text.parse::<Locator>()
@@ -406,8 +407,8 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     })
 }
 
-/// Returns the locator of each node: those given, or, if one was given for several nodes, that one
-/// and the ports after it.
+/// Returns the locator of each node: the given locators, or, if one is given for several nodes,
+/// that locator and the ports after it.
 fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     let (given, nodes) = (args.listen.len(), args.nodes.map_or(args.listen.len(), usize::from));
     let [one] = args.listen.as_slice() else {
@@ -462,7 +463,7 @@ fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
     }
 }
 
-/// Lets the server's log events go to standard error.
+/// Sends the server's log events to standard error.
 fn log_to_stderr() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -472,7 +473,7 @@ fn log_to_stderr() {
         .init();
 }
 
-/// Warns about each locator at which `--insecure` lets in clients from other machines.
+/// Warns about each locator at which `--insecure` admits clients from other machines.
 fn warn_if_exposed<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a String>) {
     if !guard.insecure {
         return; // a server that other machines can reach does not start without an identity
@@ -486,13 +487,13 @@ fn warn_if_exposed<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a Str
     }
 }
 
-/// Connects signals with the running server. A requested shutdown stops the current server and
-/// prevents another from being started in this process.
+/// Connects signals with the running server. A requested shutdown stops the present server, and
+/// prevents the start of another in this process.
 #[derive(Clone, Default)]
 struct Shutdown(Arc<Mutex<(Option<Stopper>, bool)>>);
 
 impl Shutdown {
-    /// Sets the server that runs now, and stops it if a shutdown was requested already.
+    /// Sets the server that runs now. Stops it if a shutdown has been requested before.
     fn set_stopper(&self, stopper: Stopper) {
         let mut shutdown = lock(&self.0);
         if shutdown.1 {
@@ -519,15 +520,15 @@ impl Shutdown {
     }
 
     /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second. While
-    /// the server is still starting, the first signal ends the process: starting may take long,
-    /// since the server replays its log or waits for its coordinator.
+    /// the server is starting, the first signal ends the process: a start may take long, since the
+    /// server replays its log or waits for its coordinator.
     fn stop_on_signal(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
         let shutdown = self.clone();
         let watch = move || {
             for signal in signals.forever() {
                 if shutdown.is_requested() || !shutdown.has_started() {
-                    // The process ends by the signal itself, as without this thread.
+                    // The signal ends the process, as it would without this thread.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 eprintln!(

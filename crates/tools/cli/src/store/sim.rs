@@ -73,8 +73,8 @@ pub(crate) struct SimArgs {
 /// Histories that run at the same time.
 const THREADS: usize = 2;
 
-/// Distance between the first seeds of runs that start a second apart: more histories than two
-/// threads run in a second.
+/// Distance between the first seeds of two runs that start a second apart. It exceeds the number of
+/// histories that [`THREADS`] threads run in a second.
 const SEEDS_A_SECOND: u64 = 1000;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
@@ -120,7 +120,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     let bar = ProgressBar::new(count)
         .with_style(ProgressStyle::with_template(template).expect("a constant template"));
     let log = args.keep.as_deref().map(FailureLog::open).transpose()?;
-    // A failure is printed and saved at once: the run may last for hours, or be interrupted.
+    // A failure is printed and saved at once, since the run may last for hours, or be interrupted.
     let first_error = Mutex::new(Ok(()));
     let goes_on = |done, failure: Option<&Failure>| {
         bar.set_position(done);
@@ -156,7 +156,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns a seed derived from the time, with which most likely no other run has begun.
+/// Returns a seed derived from the time. Most likely no other run has begun with it.
 fn fresh() -> Result<u64> {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -30,14 +30,14 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// Milliseconds since the coordinator's last contact after which a server gets the shorter timeout
-/// [`SILENT_TIMEOUT`].
+/// Limit on the milliseconds since the coordinator's last contact with a server. A server that
+/// exceeds it gets the shorter timeout [`SILENT_TIMEOUT`].
 const SILENT_MS: u32 = 1_000;
 
 /// Timeout for an answer of a server that may be dead.
 pub(super) const SILENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server with its counters, or with the error of asking for them.
+/// A server with its counters, or with the error of the query for them.
 struct ServerStatus {
     id: u32,
     locator: String,
@@ -98,7 +98,7 @@ fn servers(client: &mut Client, patience: Duration) -> Result<Vec<ServerStatus>>
     let list = client.list_servers()?;
     let query = |server: &sprat_client::ServerRecord| {
         if server.silent_ms > SILENT_MS {
-            // It is most likely dead, and must not delay the status of the others.
+            // The server is most likely dead, and must not delay the status of the others.
             client.set_timeout(SILENT_TIMEOUT.min(patience));
         }
         let counters = client.server_stats(&server.locator).map_err(|error| error.to_string());
@@ -142,7 +142,7 @@ fn json_of_server(server: &ServerStatus) -> Value {
     object.into()
 }
 
-/// Renders the most important counters, and a line for each trouble.
+/// Renders the most important counters, and a line for each problem.
 fn summary(counters: &[Counter]) -> String {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
@@ -163,7 +163,7 @@ fn summary(counters: &[Counter]) -> String {
     )
 }
 
-/// Returns a line for each limit shared by all clients of a server that is reached.
+/// Returns a line for each limit that the clients of a server share and have reached.
 fn limits(counters: &[Counter]) -> Vec<String> {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
@@ -191,7 +191,7 @@ fn limits(counters: &[Counter]) -> Vec<String> {
     [answers, full, reassembly].into_iter().flatten().collect()
 }
 
-/// Describes the troubles of a server's disk: those of its own log and those of the replicas that
+/// Describes the problems of a server's disk, concerning the server's own log or the replicas that
 /// it keeps.
 fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
     let is = |name: &str| counters.iter().any(|counter| counter.name == name && counter.value > 0);
@@ -288,7 +288,7 @@ impl RecoveryStatus {
     }
 }
 
-/// Collects the recoveries that a server works on from its counters.
+/// Returns the recoveries that a server works on, read from its counters.
 fn recoveries(counters: &[Counter]) -> Vec<RecoveryStatus> {
     let tasks = counters.iter().filter(|counter| counter.name.starts_with("recovery_tablets{"));
     let recoveries = tasks.filter_map(|task| {
@@ -309,7 +309,8 @@ fn recoveries(counters: &[Counter]) -> Vec<RecoveryStatus> {
     recoveries.collect()
 }
 
-/// Renders a line for each trouble with the replicas of a server's log, and for its recoveries.
+/// Renders a line for each problem with the replicas of a server's log, and lines for its
+/// recoveries.
 fn replicas(counters: &[Counter]) -> Vec<String> {
     let few = shortage(counters).map(|shortage| format!("  CANNOT WRITE: {shortage}"));
     let recoveries = recoveries(counters).into_iter().flat_map(|task| task.lines());
@@ -331,7 +332,7 @@ fn label(counter: &Counter, label: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Renders a line for each kernel-bypass device that a server drives.
+/// Renders a line for each kernel-bypass device that a server uses.
 fn devices(counters: &[Counter]) -> Vec<String> {
     let infos = counters.iter().filter(|counter| counter.name.starts_with("device_info{"));
     let lines = infos.filter_map(|info| {

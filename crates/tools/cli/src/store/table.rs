@@ -103,7 +103,7 @@ fn warn_of_shortage(client: &mut Client, table: u32) -> Result<()> {
     let tables = client.list_tables()?;
     let Some(record) = tables.iter().find(|record| record.id == table) else { return Ok(()) };
     for locator in record.locators().into_iter().filter(|locator| !locator.is_empty()) {
-        // The table is made, and a server that does not answer now may do so in a moment.
+        // The table is made even if a server does not answer now; the server may answer soon.
         let Ok(counters) = client.server_stats(locator) else { continue };
         if let Some(shortage) = shortage(&counters) {
             eprintln!(
@@ -146,7 +146,7 @@ pub(super) fn json_of(table: &TableRecord) -> Value {
     })
 }
 
-/// Renders a table in a line; if it has several tablets, with a line for each of them.
+/// Renders a table in one line. If the table has several tablets, a line for each tablet follows.
 fn lines_of(table: &TableRecord) -> Vec<String> {
     let place = |tablet: &TabletRecord| match tablet.locator.as_str() {
         "" => "no server: in recovery".to_owned(),

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 /// Length of the downloaded files: some seconds at [`PACE`].
 const LENGTH: usize = 24 << 20;
 
-/// The rate of each of sixteen connections: slow enough that a download does not end before the
-/// test looks at it.
+/// The rate of each of sixteen connections. It is slow enough that a download does not end before
+/// the test examines it.
 const PACE: Pace = Pace::Limit(2_000_000 / 8);
 
 /// A shared directory.
@@ -43,7 +43,7 @@ impl Shared {
         format!("http://{}/", self.share.addresses()[0])
     }
 
-    /// Writes a file there; returns its content.
+    /// Writes a file to the directory. Returns the file's content.
     fn put(&self, name: &str) -> Vec<u8> {
         let content: Vec<u8> = (0..u32::try_from(LENGTH).unwrap())
             .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3])
@@ -62,7 +62,7 @@ impl Shared {
     }
 }
 
-/// Returns a selector of the link on a share's page that our extension takes over.
+/// Returns a selector of the link on a share's page that our extension handles.
 fn accelerated(name: &str) -> String {
     format!("a[href='./{name}?download=sprat']")
 }
@@ -71,7 +71,7 @@ fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
-/// Makes a user of a browser. Returns `None`, and prints why, if this machine has no such browser.
+/// Makes a user of a browser. If this machine has no such browser, returns `None` and prints why.
 fn user(kind: BrowserKind) -> Option<User> {
     if kind.program().is_none() {
         skip(&format!("{kind} is not installed: the browser's extension was not tried in it"));
@@ -80,7 +80,7 @@ fn user(kind: BrowserKind) -> Option<User> {
     Some(User::new(Path::new(env!("CARGO_BIN_EXE_sprat")), &std::env::temp_dir(), None).unwrap())
 }
 
-/// Starts the user's browser. Returns `None`, and prints why, if it does not run on this machine.
+/// Starts the user's browser. If it does not run on this machine, returns `None` and prints why.
 fn start(user: &User, kind: BrowserKind) -> Option<Browser> {
     match user.start(kind).unwrap() {
         StartOutcome::Runs(browser) => Some(*browser),
@@ -142,9 +142,9 @@ fn a_click_downloads_the_file(kind: BrowserKind) {
     let text = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(text.contains("25.2 MB, verified, blake3 "), "{text}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names().unwrap(), ["big.iso"], "nothing of the browser's own download is left");
+    assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own download left no file");
 
-    // A download that is paused in the middle, and resumed.
+    // A download is paused in the middle, and then resumed.
     browser.follow(&shared.url(), &accelerated("other.iso")).unwrap();
     browser.wait_for_download("other.iso", "running").unwrap();
     browser
@@ -160,14 +160,14 @@ fn a_click_downloads_the_file(kind: BrowserKind) {
     browser.wait_for_download("other.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
 
-    // A download that is cancelled: nothing remains of it, and it leaves the list.
+    // A download is cancelled: no part of it remains, and it leaves the list.
     browser.follow(&shared.url(), &accelerated("third.iso")).unwrap();
     browser.wait_for_download("third.iso", "running").unwrap();
     browser.click("li[data-state=running] [data-do=remove]").unwrap();
     browser.wait_for("return document.querySelectorAll('li').length === 2").unwrap();
     assert_eq!(user.names().unwrap(), ["big.iso", "other.iso"]);
 
-    // The browser handles ordinary links, unless the user chooses otherwise.
+    // The browser itself handles ordinary links, unless the user chooses otherwise.
     browser.click("#all").unwrap();
     browser.wait_for("return document.getElementById('all').checked").unwrap();
     browser.follow(&shared.url(), "td.name a[href='./third.iso']").unwrap();
@@ -186,7 +186,7 @@ fn the_menu_of_any_link_downloads_its_file() {
     let content = shared.put("big.iso");
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
-    // An ordinary link, which a click would leave to the browser.
+    // An ordinary link, which the browser itself would handle after a click.
     browser.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat").unwrap();
     let text = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(text.contains("verified, blake3"), "{text}");
@@ -217,7 +217,11 @@ fn the_browser_passes_its_credentials_on(kind: BrowserKind) {
     let text = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(text.contains("verified, blake3"), "{text}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
-    assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own is gone, whole or not");
+    assert_eq!(
+        user.names().unwrap(),
+        ["big.iso"],
+        "the browser's own file was removed, complete or not"
+    );
     let api = "(globalThis.browser ?? globalThis.chrome)";
     let kept = browser
         .wait_for(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))"))
@@ -225,7 +229,7 @@ fn the_browser_passes_its_credentials_on(kind: BrowserKind) {
     let kept = kept.as_str().unwrap();
     assert!(
         kept.contains("big.iso") && !kept.contains("ticket"),
-        "what is over is remembered without its ticket: {kept}"
+        "a download that has ended is kept without its ticket: {kept}"
     );
 }
 
@@ -243,7 +247,7 @@ fn without_sprat_the_browser_downloads_itself(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
     let content = shared.put("big.iso");
-    // The extension is installed; then the program that browsers start disappears.
+    // The extension is installed. Then the program that browsers start disappears.
     user.install_for(kind).unwrap();
     let kept = user.downloads().with_file_name(if kind == BrowserKind::Firefox {
         "kept.xpi"
@@ -278,7 +282,7 @@ fn chromium_may_download_what_a_server_refuses_sprat() {
 
 fn the_browser_may_download_what_a_server_refuses_sprat(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
-    // A server that gives the file only to browsers.
+    // A server that serves the file only to browsers.
     let server = picky();
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
@@ -380,8 +384,8 @@ fn installing_is_seen_and_undone() {
     assert!(!home.path().join(".local/share/sprat").exists());
 }
 
-/// Starts a server that gives every client a page with a link, but refuses the file to user agents
-/// that name sprat.
+/// Starts a server that serves a page with a link to every client, but refuses the file to user
+/// agents that name sprat.
 fn picky() -> std::net::SocketAddr {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Sends frames that are wrong on every layer to a running node.
+//! Sends frames to a running node that are wrong on every layer.
 
 use sprat_chance::Chance;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::load::mixed;
 use crate::net::{Plug, alone, wait};
 use crate::{metrics, over_a_cable, table, until, until_nothing_is_in_use};
 
-/// Number of rounds, and of frames in each: fewer than the device's ring holds.
+/// Number of rounds, and number of frames in each: fewer than the device's ring holds.
 const ROUNDS: u64 = 100;
 const ROUND: usize = 150;
 
@@ -89,7 +89,7 @@ fn malformed_frames_are_counted_and_harmless() {
     });
 }
 
-/// Draws a frame from `own` to `node` that is wrong somewhere.
+/// Draws a frame from `own` to `node` that has something wrong.
 fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Expectation) {
     use Expectation::{Delivered, Heard, Refused};
     let noise = bytes(random, 300);
@@ -101,20 +101,20 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Expectat
         2 => (ethernet([2, 0, 0, 0, 0, 9], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         3 => (ethernet([0xff; 6], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         4 => (whole(VLAN, &[&[0, 42, 8, 0][..], &ipv4(UDP, &udp(PORT, &noise))].concat()), Refused),
-        // ARP: cut short, of unknown kinds, and with random bits flipped.
+        // ARP: cut short, of unknown kinds, or with random bits flipped.
         5 => (whole(ARP, &arp(own)[..random.index(28)]), Refused),
         6 => {
             let mut message = arp(own);
             message[random.index(8)] ^= 1 << random.modulo(8);
             (whole(ARP, &message), Heard) // the flipped bit may have made a request an answer
         }
-        // IPv4: a contradictory header, a wrong checksum, fragments, unknown protocols.
+        // IPv4: a contradictory header, a wrong checksum, fragments, or unknown protocols.
         7 => (whole(IPV4, &spoil_ipv4(random, ipv4(UDP, &udp(PORT, &noise)))), Refused),
         8 => (whole(IPV4, &flip(random, ipv4(UDP, &udp(PORT, &noise)), 20)), Refused),
         9 => (whole(IPV4, &ipv4(3 + random.modulo(14).to_le_bytes()[0], &noise)), Refused),
-        // IPv6 and its neighbour discovery, which this node does not speak.
+        // IPv6 and its neighbour discovery, which this node does not support.
         10 => (whole(IPV6, &[&[0x60, 0, 0, 0, 0, 32, 58, 255][..], &noise].concat()), Refused),
-        // UDP: lengths that do not fit, closed ports, wrong checksums.
+        // UDP: lengths that do not fit, closed ports, or wrong checksums.
         11 => {
             let mut datagram = udp(PORT, &noise);
             let len: u16 = if random.one_in(2) { 7 } else { 60_000 };
@@ -134,10 +134,10 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Expectat
     }
 }
 
-/// Draws a payload that resembles a packet of the protocol, with an unknown session, an unknown
-/// kind or a payload that is cut short, or that is all noise.
+/// Draws a payload that is all noise, or that resembles a packet of the protocol but has an unknown
+/// session, an unknown kind, or a payload that is cut short.
 fn packet(random: &mut Chance) -> Vec<u8> {
-    let mut packet = [bytes(random, 100), vec![0]].concat(); // an empty datagram is nothing
+    let mut packet = [bytes(random, 100), vec![0]].concat(); // an empty datagram does not count
     let kind = 1 + random.modulo(20).to_le_bytes()[0];
     if random.one_in(2) {
         let payload = bytes(random, 100);
@@ -171,7 +171,7 @@ fn flip(random: &mut Chance, mut packet: Vec<u8>, within: usize) -> Vec<u8> {
     packet
 }
 
-/// Makes an IPv4 header wrong, with a right checksum.
+/// Makes an IPv4 header wrong, but its checksum right.
 fn spoil_ipv4(random: &mut Chance, mut packet: Vec<u8>) -> Vec<u8> {
     match random.modulo(5) {
         0 => packet[0] = 0x65,

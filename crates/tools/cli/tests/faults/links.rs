@@ -1,5 +1,5 @@
-//! Tests two links between the same hosts: both carry parts of long messages, and either takes over
-//! when the other fails.
+//! Tests two links between the same hosts. Both carry parts of long messages, and either link takes
+//! over when the other fails.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn lay_path(number: usize) {
     }
 }
 
-/// Removes the server's cable from the bridge, or puts it back.
+/// Removes the server's cable from the bridge if `broken`, otherwise puts it back.
 fn set_cut(number: usize, broken: bool) {
     let (port, bridge) = (format!("sm{number}"), format!("br{number}"));
     let args: &[&str] = if broken {
@@ -57,7 +57,7 @@ fn two_links_share_long_messages_and_replace_each_other() {
         let server = serve(folder.path(), &device("s", 0), COORDINATOR);
         let mut client = client(&server.coordinator, &local(&device("c", 2)));
         let small = table(&mut client, "small");
-        mixed(&mut client, small, 500, 1); // by then both links are in use
+        mixed(&mut client, small, 500, 1); // after this both links are in use
         let long = vec![7; 1 << 20];
         client.put(small, b"long", &long).expect("written");
         let before = [0, 1].map(received);
@@ -68,7 +68,7 @@ fn two_links_share_long_messages_and_replace_each_other() {
         let [least, all] = [shares[0].min(shares[1]), shares[0] + shares[1]];
         assert!(all > 5 << 20 && least > all / 3, "{shares:?} bytes came over the two links");
 
-        // One path after the other is cut where neither end notices.
+        // One path after the other is cut. Neither end notices the cut.
         for number in 0..2 {
             let (mut worst, mut count) = ([Duration::ZERO; 3], 0_u64);
             for (spell, worst) in worst.iter_mut().enumerate() {

@@ -1,17 +1,17 @@
-//! Runs operations of all kinds, many at a time, and checks each answer as `sprat check` does.
+//! Runs operations of all kinds, many in flight, and checks each answer as `sprat check` does.
 
 use std::time::{Duration, Instant};
 
 use sprat_check::{Run, SHARED_EVERY, Work};
 use sprat_client::{Client, Options, Table};
 
-/// Operations under way at a time.
+/// Number of operations in flight.
 const DEPTH: usize = 16;
 
 /// Limit on the length of values, in bytes: some dozens of frames.
 const LONGEST: usize = 40_000;
 
-/// Makes a client of the cluster at `coordinator`, over a device of its own.
+/// Makes a client of the cluster at `coordinator`, over its own device.
 pub(crate) fn client(coordinator: &str, local: &str) -> Client {
     let coordinator = coordinator.to_owned();
     let timeout = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub(crate) struct Load {
     pub(crate) elapsed: Duration,
 }
 
-/// Runs this number of operations in a table that no other client uses.
+/// Runs `operations` operations in a table that no other client uses.
 #[track_caller]
 pub(crate) fn mixed(client: &mut Client, table: Table, operations: u64, seed: u64) -> Load {
     let start = Instant::now();

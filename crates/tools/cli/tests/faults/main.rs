@@ -1,6 +1,6 @@
-//! Tests faults under kernel bypass: a real server and a real client use DPDK devices, while the
-//! network, the devices and the peers fail. Afterwards every answer must be right, lost frames
-//! counted, and every frame back in its pool.
+//! Tests faults under kernel bypass. A real server and a real client use DPDK devices, while the
+//! network, the devices and the peers fail. Afterwards every answer must be right, lost frames must
+//! be counted, and every frame must be back in its pool.
 #![cfg(feature = "dpdk")]
 
 mod garbage;
@@ -28,7 +28,7 @@ use sprat_client::{Client, Table};
 use support::{COORDINATOR, PATIENCE, ServerProcess, ip};
 use tempfile::TempDir;
 
-/// Address of the tested server's metrics; each server has a network of its own.
+/// Address of the tested server's metrics. Each server has its own network.
 const METRICS: &str = "127.0.0.1:9100";
 
 /// Starts a server on a device, with its data in `folder`.
@@ -45,8 +45,8 @@ fn local(device: &str) -> String {
     format!("fast+dpdk:host=10.97.0.2,port=0,dev={device}")
 }
 
-/// Starts a server at the end `s0` of a cable and a client at the end `c0`. Returns the server's
-/// folder first.
+/// Starts a server at the end `s0` of a cable and a client at the end `c0`. Also returns the
+/// server's folder, as the first element.
 fn over_a_cable() -> (TempDir, ServerProcess, Client) {
     cable("s0", "c0").expect("a cable");
     let folder = tempfile::tempdir().expect("a folder");
@@ -154,7 +154,7 @@ fn a_link_that_goes_down_comes_back() {
             let before = metrics();
             ip(&["link", "set", down, "down"]).expect("it is ours");
             until_device_is(false);
-            // Requests made meanwhile are answered afterwards.
+            // Requests that are made meanwhile are answered afterwards.
             let key = other.as_bytes();
             let ticket = client.submit(&write(table, key)).expect("it can be submitted");
             ip(&["link", "set", down, "up"]).expect("it is ours");
@@ -177,7 +177,7 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
         for life in 0_u64..3 {
             let fresh = crate::table(&mut client, &format!("life {life}"));
             mixed(&mut client, fresh, 300, life);
-            // In the middle of a burst, removes the devices of both ends.
+            // In the middle of a burst, the devices of both ends are removed.
             let tickets: Vec<_> = (0..64_u64)
                 .map(|number| {
                     client
@@ -199,8 +199,8 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
     });
 }
 
-/// If the packet sockets of two processes have the same id, the second process explains what would
-/// help.
+/// If the packet sockets of two processes have one id, the error of the second process says how to
+/// avoid this.
 #[test]
 fn packet_sockets_that_meet_are_explained() {
     alone(|| {
@@ -238,7 +238,8 @@ fn a_paravirtual_server_killed_in_the_middle_of_a_burst_is_met_again() {
     });
 }
 
-/// Kills the server repeatedly under a client, which must survive and find all acknowledged writes.
+/// Kills the server repeatedly under a client. The client must survive and find all acknowledged
+/// writes.
 fn survive_kills(servers: &str, clients: &str) {
     const BURST: u64 = 200;
     let folder = tempfile::tempdir().expect("a folder");
@@ -252,7 +253,7 @@ fn survive_kills(servers: &str, clients: &str) {
             .map(|number| client.submit(&write(table, &key(number))).expect("it can be submitted"))
             .collect();
         let mut tickets = tickets.into_iter();
-        // Some requests have been answered, others have not.
+        // Some requests have been answered, and others have not.
         for ticket in tickets.by_ref().take(20) {
             client.wait(ticket, |_| ()).expect("it is answered");
         }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use crate::net::{Plug, wait};
 
-/// One of this many frames is overtaken by up to three others.
+/// One of this number of frames is overtaken by up to three others.
 const REORDERED: u64 = 50;
 
-/// One of this many frames is delivered twice.
+/// One of this number of frames is delivered twice.
 const REPEATED: u64 = 100;
 
-/// Frames held back to be overtaken are delivered when no others arrive for this long.
+/// Frames that are held back to be overtaken are delivered when no others arrive for this time.
 const HELD: Duration = Duration::from_millis(1);
 
-/// Counts of frames, and of what was done to them.
+/// Counts of frames, by what the network did to them.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) carried: AtomicU64,
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
     pub(crate) reordered: AtomicU64,
 }
 
-/// The network; it runs until it is dropped.
+/// The network. It runs until this value is dropped.
 pub(crate) struct Middle {
     pub(crate) counts: Arc<Counts>,
     ended: Arc<AtomicBool>,
@@ -35,8 +35,8 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
-    /// Joins two cables at their ends `a` and `b`. Loses `lost` of 1,000 frames; with 0, frames are
-    /// neither repeated nor reordered.
+    /// Joins two cables at their ends `a` and `b`. Loses `lost` of 1,000 frames. If `lost` is 0,
+    /// frames are also neither repeated nor reordered.
     pub(crate) fn join(a: &str, b: &str, lost: u64, seed: u64) -> Self {
         let (counts, ended) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
         let plugs = [Plug::of(a), Plug::of(b)];
@@ -78,7 +78,7 @@ impl Drop for Middle {
 /// One direction of the network.
 struct Direction {
     random: Chance,
-    /// Frames held back, each with the number of frames that must still overtake it.
+    /// Frames that are held back, each with the number of frames that must still overtake it.
     held: VecDeque<(u64, Vec<u8>)>,
 }
 

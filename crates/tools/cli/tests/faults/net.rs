@@ -1,4 +1,5 @@
-//! Networks for a test: cables in a network namespace, which ends with the thread that made it.
+//! Networks for a test: cables in a network namespace. The namespace ends with the thread that made
+//! it.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -18,17 +19,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::support::{ip, skip};
 
-/// Runs one test at a time: DPDK exists once per process, and servers spin on the few cores.
+/// Lets one test run at a time: DPDK exists once per process, and servers spin on the few cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Size of a socket's receive buffer in bytes, for a reader that is late.
+/// Size of a socket's receive buffer in bytes: large enough for a reader that is late.
 const SOCKET_BYTES: usize = 16 << 20;
 
 /// The kernel's packet type of an outgoing frame.
 const OUTGOING: u8 = 4;
 
-/// Runs a test on a thread with a network namespace of its own. Skips it, with a message, if the
-/// machine does not allow that.
+/// Runs a test on a thread in its own network namespace. If the machine does not allow this, skips
+/// the test with a message.
 pub(crate) fn alone(test: impl FnOnce() + Send) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = || {
@@ -65,7 +66,7 @@ pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(),
 }
 
 /// Returns a number for an interface. DPDK's packet sockets use the process id XOR this number as
-/// their id, which must differ between processes. The process ids of a test are close to each
+/// their id, which must differ between processes. The process ids in a test are close to each
 /// other, so the numbers of servers' and clients' ends differ in a high bit.
 fn number(name: &str) -> u32 {
     const APART: u32 = 0x5a00;
@@ -98,7 +99,7 @@ impl Plug {
         Self { socket, mac: address.addr().expect("Ethernet") }
     }
 
-    /// Sends a frame; returns false if there is no room at the moment.
+    /// Sends a frame. Returns false if there is no room at the moment.
     pub(crate) fn send(&self, frame: &[u8]) -> bool {
         send(self.socket.as_raw_fd(), frame, MsgFlags::empty()).is_ok()
     }

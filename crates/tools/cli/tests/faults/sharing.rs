@@ -1,4 +1,4 @@
-//! Tests an interface that a node shares with the kernel, by AF_XDP.
+//! Tests an interface that a node and the kernel share by AF_XDP.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -14,14 +14,14 @@ use crate::support::PATIENCE;
 use crate::support::ip;
 use crate::{local, serve, table, until};
 
-/// The kernel's addresses on the interface, beside the node's.
+/// The kernel's addresses on the interface, where the node also has one.
 const HERE: &str = "10.96.0.1";
 const THERE: &str = "10.96.0.2";
 
 #[test]
 fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
     alone(|| {
-        // The far end of the cable is in another network namespace, like a kernel of its own.
+        // The far end of the cable is in another network namespace, as if it were another machine.
         thread::scope(|scope| {
             let (thread_sender, thread_receiver) = channel();
             let (start_sender, start_receiver) = channel::<()>();
@@ -42,23 +42,23 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
             let folder = tempfile::tempdir().expect("a folder");
             let coordinator = format!("tcp:host={HERE},port=11100");
             let mut server = serve(folder.path(), "net_af_xdp0,iface=s0", &coordinator);
-            // A killed server leaves its XDP program on the interface; the next one removes it.
+            // A killed server leaves its XDP program on the interface. The next server removes it.
             server.kill();
             let mut server = serve(folder.path(), "net_af_xdp0,iface=s0", &coordinator);
             let echo = TcpListener::bind((HERE, 5000)).expect("the kernel's port");
             let datagrams = UdpSocket::bind((HERE, 5001)).expect("the kernel's port");
             start_sender.send(()).expect("it waits");
-            // The far end hangs up when it has seen enough.
-            echo.set_nonblocking(true).expect("a socket can be told");
+            // The far end closes the connection when it has received enough.
+            echo.set_nonblocking(true).expect("a socket has this setting");
             let mut accepted = None;
             until("the far end calls", || {
                 accepted = echo.accept().ok();
                 accepted.is_some()
             });
             let (mut stream, _) = accepted.expect("just seen");
-            stream.set_nonblocking(false).expect("a socket can be told");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
-            datagrams.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+            stream.set_nonblocking(false).expect("a socket has this setting");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket has this setting");
+            datagrams.set_read_timeout(Some(PATIENCE)).expect("a socket has this setting");
             let mut buffer = [0; 4096];
             loop {
                 match stream.read(&mut buffer).expect("the kernel carries it") {
@@ -71,7 +71,7 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
                 (&buffer[..got], from.ip().to_string().as_str()),
                 (&b"a datagram"[..], THERE)
             );
-            far.join().expect("the far end is content");
+            far.join().expect("the far end found no error");
             assert!(server.runs());
             assert!(server.stop().success());
         });

@@ -1,5 +1,5 @@
-//! Tests that data directories that are damaged, cut short, incomplete or foreign are refused with
-//! the name of the file, and never guessed at.
+//! Tests that data directories that are damaged, cut short, incomplete or foreign are refused. The
+//! error names the file, and the server never guesses.
 
 use crate::input::support::{ServerProcess, read_all};
 use crate::input::{SMALL, connect};
@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Number of objects written, one commit each.
+/// Number of objects that are written, each in its own commit.
 const OBJECTS: usize = 120;
 
-/// Number of bits flipped, half of them in a cleanly closed log.
+/// Number of bits that are flipped, half of them in a cleanly closed log.
 const FLIPS: usize = 100;
 
-/// Bytes of the last commits.
+/// Number of bytes of the last commits.
 const LAST_BYTES: usize = 1500;
 
 fn start(data: &Path) -> Result<ServerProcess, String> {
@@ -32,7 +32,7 @@ fn key(number: usize) -> String {
     format!("object {number}")
 }
 
-/// Makes a data directory with objects, by a server that is then stopped cleanly or killed.
+/// Makes a data directory with objects. Its server is then stopped cleanly or killed.
 fn prepare(data: &Path, in_order: bool) {
     let mut server = start(data).expect("it starts");
     let mut client = connect(&server);
@@ -47,7 +47,7 @@ fn prepare(data: &Path, in_order: bool) {
     }
 }
 
-/// Returns the numbers of missing objects; panics if one exists with a wrong value.
+/// Returns the numbers of missing objects. Panics if an object has a wrong value.
 fn missing(client: &mut Client) -> Vec<usize> {
     let table = client.table("t").expect("the table");
     (0..OBJECTS)
@@ -90,7 +90,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
         copy_dir(&original, &data);
         let log = data.join("log.sprat");
         for _ in 0..FLIPS / 2 {
-            // Anywhere, within the written part, and at its very end, where the last writes may be
+            // Anywhere, within the written part, or at its very end, where the last writes may be
             // cut.
             let offset = match random.modulo(8) {
                 0 => random.index(bytes.len()),
@@ -157,8 +157,8 @@ fn a_log_cut_short_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         prepare(dir.path(), true);
         if !in_order {
-            // The header has the file's length at the last start or stop, so the writes of a first
-            // life are less protected.
+            // The header has the file's length at the last start or stop. So the writes of a first
+            // run are less protected.
             start(dir.path()).expect("it starts").kill();
         }
         let log = dir.path().join("log.sprat");
@@ -201,7 +201,7 @@ fn missing_and_foreign_files_are_named() {
     assert!(message.contains("identity.toml"), "{message}");
     fs::write(one.join("identity.toml"), &identity).expect("written");
 
-    // The log of another cluster.
+    // The log belongs to another cluster.
     let own = read_all(&one.join("log.sprat"));
     fs::copy(two.join("log.sprat"), one.join("log.sprat")).expect("copied");
     let message = start(&one).err().expect("refused");
@@ -211,8 +211,8 @@ fn missing_and_foreign_files_are_named() {
     );
     fs::write(one.join("log.sprat"), &own).expect("written");
 
-    // The coordinator's file of another cluster, and none at all: the objects must not appear in
-    // foreign tables.
+    // The coordinator's file belongs to another cluster, or is missing. The objects must not appear
+    // in other tables.
     let catalog = fs::read(one.join("coordinator.redb")).expect("there");
     fs::copy(two.join("coordinator.redb"), one.join("coordinator.redb")).expect("copied");
     let message = start(&one).err().expect("refused");

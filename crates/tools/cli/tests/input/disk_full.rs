@@ -1,4 +1,4 @@
-//! Tests a whole server on a disk that is really full.
+//! Tests a whole server on a disk that is actually full.
 
 use crate::input::connect;
 use crate::input::support::small::SmallFilesystem;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const FLAGS: [&str; 4] = ["--memory", "64M", "--disk", "1G"];
 
-/// Bytes of the filesystem, and of a file that fills a part of it.
+/// Bytes of the filesystem, and of a file that fills part of it.
 const FILESYSTEM: u64 = 96 << 20;
 const FILLER: u64 = 40 << 20;
 
@@ -36,8 +36,8 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     }
 }
 
-/// Writes objects from `first` on until one is refused because the disk is full. Returns how many
-/// were written, and the error.
+/// Writes objects, numbered from `first`, until one is refused because the disk is full. Returns
+/// the number of objects written, and the error.
 fn fill(client: &mut Client, table: Table, first: usize) -> (usize, String) {
     for number in first.. {
         match client.put(table, key(number).as_bytes(), &value(number)) {

@@ -1,4 +1,4 @@
-//! Tests that a server keeps serving while strangers send it garbage.
+//! Tests that a server keeps serving while other machines send it garbage.
 
 use crate::input::support::{PATIENCE, ServerProcess, TCP, UDP, run, run_with};
 use crate::input::{SMALL, connect};
@@ -33,7 +33,7 @@ fn still_serves(server: &mut ServerProcess, client: &mut Client, round: usize) {
     );
 }
 
-/// Draws bytes that look more or less like packets.
+/// Draws bytes that resemble packets to various degrees.
 fn noise(random: &mut Chance, most: u64) -> Vec<u8> {
     let len = usize::try_from(random.modulo(most)).expect("small");
     let mut bytes: Vec<u8> =
@@ -59,7 +59,7 @@ fn garbage_datagrams_do_no_harm() {
     for round in 0..10 {
         for _ in 0..300 {
             let bytes = noise(&mut random, 2000);
-            // The kernel may refuse it when the buffer is full, which does not matter.
+            // The kernel may refuse to send if the buffer is full. This does not matter.
             let _ = sockets[random.index(4)].send_to(&bytes, target);
         }
         let _ = sockets[0].send_to(&[], target);
@@ -82,7 +82,7 @@ fn garbage_streams_do_no_harm() {
             let mut stream = TcpStream::connect(targets[number % 2]).expect("it listens");
             stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
             let bytes = noise(&mut random, 100_000);
-            // The server may close while we still write.
+            // The server may close the connection while the test still writes.
             let _ = stream.write_all(&bytes);
             match random.modulo(4) {
                 0 => drop(stream),
@@ -160,7 +160,7 @@ fn requests_to_a_killed_server_end_in_time() {
             let table = client.create_table("t").expect("a table");
             client.put(table, b"k", b"v").expect("a write");
             results.send(Ok(())).expect("the test listens");
-            killed.recv().expect("the test tells");
+            killed.recv().expect("the test signals this");
             let write = Request::Write {
                 table: table.0,
                 key: b"k",
@@ -180,7 +180,7 @@ fn requests_to_a_killed_server_end_in_time() {
         server.kill();
         killed_sender.send(()).expect("the client listens");
         for number in 0..22 {
-            let error = next().expect_err("nobody is there");
+            let error = next().expect_err("no server is there");
             let honest = error.is_indeterminate() || matches!(error, Error::Timeout { .. });
             assert!(honest, "operation {number}: {error}");
         }

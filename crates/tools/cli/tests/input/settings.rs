@@ -38,7 +38,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn an_address_of_another_machine_is_named() {
-    // 192.0.2.0/24 is reserved for documentation: no machine has it.
+    // 192.0.2.0/24 is reserved for documentation, so no machine has an address in it.
     let message = refused(&with_small(&["-L", "fast+udp:host=192.0.2.1,port=0"]));
     assert!(message.contains("192.0.2.1"), "{message}");
     let message = refused(&with_small(&["-L", "tcp:host=192.0.2.1,port=0"]));
@@ -73,7 +73,7 @@ fn memory_changes_at_the_next_start_within_the_logs_bounds() {
         let mut client = connect(&server);
         let table = client.create_table("t").expect("a table");
         assert_eq!(
-            client.increment_i64(table, b"lives", 1).expect("what was there is there").0,
+            client.increment_i64(table, b"lives", 1).expect("the earlier data is there").0,
             life
         );
         client
@@ -120,7 +120,7 @@ fn a_missing_coordinator_is_reported_and_waited_for() {
         assert!(log.contains("no answer from"), "{log}");
         server
     };
-    // A signal ends the server at once, although it waits for the coordinator.
+    // A signal ends the server at once, even while it waits for the coordinator.
     assert_eq!(waiting().stop().signal(), Some(Signal::INT.as_raw()));
     let mut server = waiting();
 
@@ -134,7 +134,7 @@ fn a_missing_coordinator_is_reported_and_waited_for() {
         missed.stderr
     );
 
-    // The coordinator starts, and the server continues by itself.
+    // The coordinator starts, and the server continues without help.
     let mut coordinator = crate::input::support::sprat();
     coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
     let mut coordinator =

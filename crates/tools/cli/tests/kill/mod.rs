@@ -1,6 +1,6 @@
 //! Kills the real server at random moments while clients write. After each restart, everything that
-//! was acknowledged or returned by a read must be there, nothing removed may come back, and
-//! versions may only grow.
+//! was acknowledged or returned by a read must exist, nothing removed may reappear, and versions
+//! may only increase.
 //!
 //! `SPRAT_KILLS` sets the total number of kills (`make kills`: 1000).
 
@@ -25,10 +25,10 @@ const WRITERS: usize = 3;
 
 const TABLE: &str = "kill test";
 
-/// A server is killed after a random time below this one, in milliseconds.
+/// Exclusive limit on the random time after which a server is killed, in milliseconds.
 const LONGEST_LIFE: u64 = 400;
 
-/// A starting server is killed after a random time below this one, in milliseconds.
+/// Exclusive limit on the random time after which a starting server is killed, in milliseconds.
 const LONGEST_START: u64 = 60;
 
 struct Trial {
@@ -176,7 +176,7 @@ fn all_of(client: &mut Client, table: Table) -> Found {
     }
 }
 
-/// Lets the writers write for a while, and kills the server meanwhile.
+/// Lets the writers write for a while, and kills the server while they do.
 fn live(
     server: &mut ServerProcess,
     table: Table,
@@ -207,8 +207,8 @@ fn live(
     account.bytes = writers.iter().map(|writer| writer.bytes).sum();
 }
 
-/// Compares the table with what the server has acknowledged, and takes the table as the state from
-/// which the next life continues.
+/// Compares the table with what the server has acknowledged. The next run continues from the
+/// table's state.
 fn check(
     writers: &mut [Writer],
     counters: &mut [Counter],

@@ -1,11 +1,11 @@
-//! Models what the store has promised: after a kill, everything that was acknowledged or returned
-//! by a read must be there.
+//! A model of the store's promises: after a kill, everything that was acknowledged or returned by a
+//! read must exist.
 
 use sprat_chance::Chance;
 use sprat_client::Row;
 use std::collections::HashMap;
 
-/// A value, represented by the seed and length that generate it.
+/// A value, represented by the seed and length from which it is generated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Value {
     pub(crate) seed: u64,
@@ -34,18 +34,20 @@ pub(crate) enum Intent {
 /// A key that only one writer changes, one change at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owned {
-    /// Version and value that were acknowledged or returned by a read; `None` for absent.
+    /// Version and value that were acknowledged or returned by a read; `None` if the object is
+    /// absent.
     pub(crate) certain: Option<(u64, Value)>,
-    /// Highest version ever returned: later versions are higher, even after a removal.
+    /// Highest version that was ever returned. Later versions are higher, even after a removal.
     pub(crate) floor: u64,
     pub(crate) pending: Option<Intent>,
-    /// Counts changes, so that a read knows whether another change began after it.
+    /// Number of changes. A read compares it to find out whether another change began after the
+    /// read did.
     pub(crate) changes: u64,
 }
 
 impl Owned {
-    /// Takes the result of a read during which no change but `pending` was under way. It is certain
-    /// from now on.
+    /// Records the result of a read during which no change but `pending` was in flight. The result
+    /// is certain from now on.
     pub(crate) fn record_read(&mut self, name: &str, seen: Option<(u64, &[u8])>) {
         if let (None, None) = (seen, self.certain) {
             return;
@@ -57,8 +59,8 @@ impl Owned {
             return;
         }
         match (seen, self.pending) {
-            // Reads that began before this one ended may still return the previous state: `changes`
-            // tells them apart.
+            // Reads that began before this one ended may still return the previous state; `changes`
+            // identifies them.
             (None, Some(Intent::Remove)) => {
                 self.certain = None;
                 self.changes += 1;
@@ -83,7 +85,7 @@ impl Owned {
     pub(crate) fn record_acknowledgement(&mut self, name: &str, version: Option<u64>) {
         match (self.pending.take().expect("one was under way"), version) {
             (Intent::Put(value), Some(version)) => {
-                // A read may have returned it first.
+                // A read may have returned the change before its acknowledgement.
                 let seen = self.certain == Some((version, value));
                 assert!(
                     seen || version > self.floor,
@@ -107,10 +109,10 @@ impl Owned {
 /// A number that all writers increment by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
-    /// Number of acknowledged increments, and of those with an unknown outcome.
+    /// Number of acknowledged increments, and number of increments with an unknown outcome.
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
-    /// Highest sum and version returned.
+    /// Highest sum and version that were returned.
     pub(crate) sum: i64,
     pub(crate) version: u64,
 }
@@ -123,7 +125,7 @@ impl Counter {
         self.version = self.version.max(other.version);
     }
 
-    /// Checks what was found after a restart, and continues from it.
+    /// Checks the object that was found after a restart, and continues from its state.
     pub(crate) fn check(&mut self, name: &str, found: Option<(u64, &[u8])>) {
         let (version, sum) = match found {
             Some((version, bytes)) => {
@@ -143,14 +145,14 @@ impl Counter {
     }
 }
 
-/// An object that all writers replace conditionally, by its version.
+/// An object that all writers replace on condition of its version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
     /// Version and value of the last acknowledged write.
     pub(crate) certain: Option<(u64, Vec<u8>)>,
     /// Values of writes with an unknown outcome.
     pub(crate) unknown: Vec<Vec<u8>>,
-    /// Every acknowledged version: each must be acknowledged only once.
+    /// Every acknowledged version. Each version must be acknowledged only once.
     pub(crate) versions: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A client that writes with many operations under way, and records every answer.
+//! A client that writes with many operations in flight, and records every answer.
 
 use crate::kill::model::{Counter, Intent, Owned, Register, Value};
 use sprat_chance::Chance;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Operations under way at once.
+/// Number of operations in flight.
 const DEPTH: usize = 24;
 
-/// Number of a writer's keys that change all the time, and of all its keys.
+/// Number of a writer's keys that change all the time, and number of all its keys.
 const HOT_KEYS: usize = 20;
 const KEYS: usize = 1500;
 
@@ -24,7 +24,7 @@ pub(crate) const SHARED: usize = 4;
 /// Limit on the length of values, in bytes.
 const MAX_LEN: u64 = 100_000;
 
-/// Operations do not time out: each ends with its answer or with the server.
+/// Timeout that no operation reaches: each operation ends with its answer or with the server.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
 /// Time for which answers may remain in sockets after the server has ended.
@@ -233,7 +233,7 @@ impl Writer {
                 let owned = &mut self.keys[key];
                 if owned.changes == changes {
                     let seen = (status == Status::Ok).then_some((number, &body[..]));
-                    // A change that was under way when the read began may have ended since.
+                    // A change that was in flight when the read began may have ended since.
                     if owned.pending.is_some()
                         || owned.certain.map(|(version, _)| version) == seen.map(|(v, _)| v)
                     {
@@ -273,7 +273,7 @@ impl Writer {
     }
 }
 
-/// Draws a length: mostly small, some of many packets, a few of up to 100 KB.
+/// Draws a length: most are small, some take many packets, and a few are up to 100 KB.
 fn draw_len(random: &mut Chance) -> usize {
     let bound = match random.modulo(100) {
         0..70 => 200,

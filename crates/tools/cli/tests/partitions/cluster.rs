@@ -1,4 +1,4 @@
-//! A cluster whose processes each have a machine of their own.
+//! A cluster in which each process has its own machine.
 
 use crate::partitions::network::{NamespaceHandle, Network, address};
 use crate::partitions::support::{ServerProcess, run, sprat};
@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of servers, and of replicas of each log.
+/// Number of servers, and number of replicas of each log.
 pub(crate) const SERVERS: usize = 4;
 const COPIES: &str = "2";
 
-/// Number of tables; each has a tablet for every server.
+/// Number of tables. Each table has a tablet for every server.
 const TABLES: usize = 4;
 
 /// Timeout of clients: longer than any fault in these tests.
@@ -31,7 +31,7 @@ pub(crate) fn machine(server: usize) -> usize {
     FIRST_SERVER + server
 }
 
-/// A process that is killed when dropped.
+/// A process. Dropping this value kills the process.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster. Returns `None`, and prints why, if this machine cannot run one.
+    /// Starts a cluster. If this machine cannot run one, returns `None` and prints why.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let servers = (0..SERVERS).map(|server| format!("s{server}"));
         let machines: Vec<_> =
@@ -109,7 +109,7 @@ impl Cluster {
     }
 }
 
-/// The clients, which have a machine to themselves.
+/// The clients. They have their own machine.
 pub(crate) struct Clients {
     handle: NamespaceHandle,
     admin: Arc<Identity>,
@@ -121,7 +121,7 @@ impl Clients {
         self.handle.within(work)
     }
 
-    /// Makes a client and the missing tables; call it on the clients' machine.
+    /// Makes a client and the missing tables. Call it on the clients' machine.
     pub(crate) fn client(&self) -> (Client, Vec<Table>) {
         let mut client = self.connect(PATIENCE);
         let names = (0..TABLES).map(|table| format!("table {table}"));
@@ -137,8 +137,8 @@ impl Clients {
         Client::connect(&options).expect("locators")
     }
 
-    /// Returns a server's counter of this name, or zero if it has none; `None` if the server does
-    /// not answer soon.
+    /// Returns a server's counter of this name, or zero if the server has no such counter. Returns
+    /// `None` if the server does not answer soon.
     pub(crate) fn counter(&self, server: usize, name: &str) -> Option<u64> {
         self.on(|| {
             let counters = self.connect(SOON).server_stats(&locator(server)).ok()?;

@@ -1,4 +1,5 @@
-//! Runs clients while the network fails, and compares what was acknowledged with what they read.
+//! Runs clients while the network fails, and compares acknowledged changes with what the clients
+//! read.
 
 use crate::partitions::cluster::Clients;
 use sprat_client::Error;
@@ -8,17 +9,17 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of keys written in each table, besides its counter.
+/// Number of keys that are written in each table, in addition to its counter.
 const KEYS: u64 = 64;
 
-/// Minimum number of rounds and of reads in a test, or it has tested nothing.
+/// Lower limit on the rounds and on the reads of a test: with fewer, it has tested nothing.
 const LEAST: u64 = 100;
 
 /// The clients' progress.
 #[derive(Default)]
 pub(crate) struct Load {
     ends: AtomicBool,
-    /// Number of rounds done; every counter is at least as high.
+    /// Number of rounds that are complete. Every counter is at least this high.
     raised: AtomicU64,
     looks: AtomicU64,
     /// The longest time without an acknowledged change since the last [`gap`](Self::gap).
@@ -26,7 +27,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Returns the number of rounds done so far.
+    /// Returns the number of rounds that are complete.
     pub(crate) fn raised(&self) -> u64 {
         self.raised.load(Ordering::Acquire)
     }
@@ -36,8 +37,8 @@ impl Load {
         std::mem::take(&mut self.gap.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The first client: in each round it increments the counter of each table and writes a key of
-    /// it. Every increment must count exactly once, and no write may fail.
+    /// Runs the first client. In each round it increments the counter of each table, and writes one
+    /// of the table's keys. Every increment must count exactly once, and no write may fail.
     fn increment_counters(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         let (mut last, mut known) = (Instant::now(), BTreeMap::new());
@@ -69,13 +70,13 @@ impl Load {
             assert_eq!(
                 found.map(|object| object.value),
                 Some(round.to_le_bytes().to_vec()),
-                "what was acknowledged"
+                "the acknowledged value"
             );
         }
     }
 
-    /// The second client: it reads the counters. A read must return at least the highest sum that
-    /// was acknowledged before it began.
+    /// Runs the second client, which reads the counters. A read must return at least the highest
+    /// sum that was acknowledged before the read began.
     fn read_counters(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         while !self.ends.load(Ordering::Acquire) {
@@ -106,8 +107,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Runs the clients before, during and for some time after `faults`; they must see nothing wrong.
-/// Returns the least value of every counter.
+/// Runs the clients before, during and for some time after `faults`. They must see nothing wrong.
+/// Returns the least value that every counter must have.
 pub(crate) fn under_load(clients: &Clients, faults: impl FnOnce(&Load)) -> u64 {
     let load = Load::default();
     thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! Tests a cluster of real processes, each on a machine of its own, whose network fails: cables are
-//! pulled, packets pass in one direction only, two servers lose each other, a server is stopped
-//! while requests wait for it. No acknowledged change may be lost or count twice, and no read may
-//! return an older value than an earlier read.
+//! Tests a cluster of real processes whose network fails; each process has its own machine. Cables
+//! are pulled, packets pass in one direction only, two servers cannot reach each other, or a server
+//! is stopped while requests wait for it. No acknowledged change may be lost or count twice, and no
+//! read may return an older value than an earlier read.
 
 mod cluster;
 mod load;
@@ -16,7 +16,7 @@ use sprat_wire::op::Request;
 use std::time::{Duration, Instant};
 use support::{PATIENCE, ServerProcess, alone};
 
-/// Waits until a condition holds, and returns how long that took. Panics if it takes too long.
+/// Waits until a condition holds, and returns the time that this took. Panics if it takes too long.
 fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
     let begun = Instant::now();
     while !is_so() {
@@ -57,7 +57,7 @@ fn a_master_that_the_coordinator_cannot_hear_is_replaced() {
     let _alone = alone();
     let Some(cluster) = Cluster::start("oneway") else { return };
     let raised = under_load(&cluster.clients, |load| {
-        // Its requests are lost; answers would arrive.
+        // The server's requests are lost; answers to it would arrive.
         load.gap();
         cluster.network.cut(machine(0), COORDINATOR, true);
         pause(Duration::from_millis(1500));
@@ -65,8 +65,8 @@ fn a_master_that_the_coordinator_cannot_hear_is_replaced() {
         cluster.network.cut(machine(0), COORDINATOR, false);
         until("it begins anew", || cluster.clients.counter(0, "declared_dead_total") == Some(1));
         eprintln!("longest time without a change, questions lost: {:?}", load.gap());
-        // Its requests arrive, but the answers are lost: it has no lease and answers no client,
-        // whether it is declared dead or not.
+        // The server's requests arrive, but the answers to it are lost. It has no lease and answers
+        // no client, whether or not it is declared dead.
         cluster.network.cut(COORDINATOR, machine(1), true);
         pause(Duration::from_millis(1500));
         cluster.network.cut(COORDINATOR, machine(1), false);
@@ -106,9 +106,8 @@ fn two_servers_that_lose_each_other_do_without() {
     }
 }
 
-/// A client that still believes the stopped server to be the master sends reads after another
-/// client's change was acknowledged. They wait there when the server continues, with an expired
-/// lease.
+/// A client that still takes the stopped server for the master sends reads after another client's
+/// change was acknowledged. The reads wait at the server when it continues, with an expired lease.
 #[test]
 fn requests_waiting_for_a_stopped_master_get_no_old_answers() {
     const READERS: usize = 4;
@@ -187,8 +186,8 @@ fn requests_waiting_for_a_stopped_master_get_no_old_answers() {
     });
 }
 
-/// Checks that a server that rejoined keeps replicas for the others: another server, which was
-/// never away, is killed for good, and all objects are recovered.
+/// Checks that a server that rejoined keeps replicas for the others. Another server, which never
+/// failed, is killed for good, and all objects are recovered.
 fn assert_replicas_are_whole(mut cluster: Cluster, rejoined: usize, raised: u64) {
     until("every segment has its replicas", || {
         (0..SERVERS).all(|server| cluster.clients.counter(server, "segments_short") == Some(0))

@@ -1,5 +1,5 @@
-//! Machines for a test, each a network namespace with an interface, and a router between them that
-//! can lose packets in one direction. All are removed when dropped.
+//! Machines for a test. Each is a network namespace with an interface. A router between them can
+//! lose packets in one direction. Dropping the network removes them.
 
 use crate::partitions::support::{ip, skip};
 use sprat_lab::hosts::{
@@ -12,10 +12,10 @@ use std::os::fd::AsFd as _;
 /// Index of the router among the hosts.
 const ROUTER: usize = 0;
 
-/// Maximum bytes of a packet.
+/// Limit on the bytes of a packet.
 const MTU: u32 = 1_500;
 
-/// A network, removed when dropped.
+/// A network. Dropping this value removes it.
 pub(crate) struct Network {
     standing: LabHosts,
     lab: String,
@@ -23,8 +23,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes a router and machines of these names. Returns `None`, and prints why, if this machine
-    /// does not allow it.
+    /// Makes a router, and machines with these names. If this machine does not allow it, returns
+    /// `None` and prints why.
     pub(crate) fn make(test: &str, machines: &[String]) -> Option<Self> {
         let missing = missing_privileges();
         if !missing.is_empty() {
@@ -73,14 +73,14 @@ impl Network {
         NamespaceHandle(self.standing.namespace(machine).try_clone().expect("a descriptor"))
     }
 
-    /// Pulls a machine's cable, or puts it back.
+    /// Puts a machine's cable back if `in_it`, otherwise pulls it.
     pub(crate) fn plug(&self, machine: usize, in_it: bool) {
         let (port, state) = (format!("e{machine}"), if in_it { "up" } else { "down" });
         ip(&["-n", &self.namespace(ROUTER), "link", "set", &port, state]).expect("it is ours");
     }
 
-    /// Starts or stops losing all packets from one machine to another; those in the other direction
-    /// arrive.
+    /// If `cut`, loses all packets from one machine to another; otherwise stops losing them.
+    /// Packets in the other direction always arrive.
     pub(crate) fn cut(&self, from: usize, to: usize, cut: bool) {
         let (word, router) = (if cut { "add" } else { "delete" }, self.namespace(ROUTER));
         ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"])
@@ -92,13 +92,13 @@ impl Network {
 pub(crate) struct NamespaceHandle(File);
 
 impl NamespaceHandle {
-    /// Runs `work` in the namespace, on a thread of its own.
+    /// Runs `work` in the namespace, on a separate thread.
     pub(crate) fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         within(self.0.as_fd(), work).expect("its namespace can be entered")
     }
 }
 
-/// Returns a machine's address; machines are numbered from 1.
+/// Returns a machine's address. Machines are numbered from 1.
 pub(crate) fn address(machine: usize) -> String {
     format!("10.97.{machine}.2")
 }

@@ -1,5 +1,5 @@
-//! Kills either end of a transfer at random moments, and checks that the file is afterwards either
-//! exact or absent.
+//! Kills either end of a transfer at random moments. Checks that the file is then either exact or
+//! absent.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::time::Duration;
 /// Environment variable that sets how many processes are killed.
 const KILLS: &str = "SPRAT_KILLS";
 
-/// Number of kills when the variable is not set.
+/// Number of kills if the variable is not set.
 const FEW: u64 = 6;
 
-/// Exit code of a copy when no server answers.
+/// Exit code of a copy if no server answers.
 const UNREACHABLE: i32 = 5;
 
 /// The two ends of a transfer, and the file that is moved between them.
@@ -20,15 +20,15 @@ pub(crate) struct Ends<'a> {
     /// Starts a server, always at the same address, and waits until it answers.
     pub(crate) serve: &'a dyn Fn() -> Child,
     /// Starts a client that moves the file in a second or two. The argument is the number of
-    /// transfers completed before.
+    /// transfers that are complete.
     pub(crate) transfer: &'a dyn Fn(u64) -> Child,
-    /// The file's content, and its destination, which is alone in its folder.
+    /// The file's content, and its destination. The destination's folder contains nothing else.
     pub(crate) content: &'a [u8],
     pub(crate) to: &'a Path,
 }
 
-/// Kills a random end, again and again, until enough processes were killed and the file arrived
-/// whole at least once.
+/// Kills a random end repeatedly, until enough processes were killed and the file arrived complete
+/// at least once.
 pub(crate) fn kill_either_end(ends: &Ends<'_>) {
     let kills: u64 = std::env::var(KILLS).map_or(FEW, |text| text.parse().unwrap());
     let is_whole = || fs::read(ends.to).unwrap() == ends.content;
@@ -45,8 +45,8 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
             if done >= kills || client.try_wait().unwrap().is_some() {
                 let output = client.wait_with_output().unwrap();
                 if output.status.code() == Some(UNREACHABLE) {
-                    // The server was killed before the client's first request: the client cannot
-                    // know that it will come back, and gives up.
+                    // The server was killed before the client's first request. The client does not
+                    // know that the server will restart, and gives up.
                     client = (ends.transfer)(whole);
                     continue;
                 }
@@ -76,7 +76,7 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
     eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
 }
 
-/// Spawns a client, and keeps its standard error for the end.
+/// Spawns a client. Its standard error is kept until its end.
 pub(crate) fn client(mut command: std::process::Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 /// Limit on the time for a server to start, or a command to end: far more than either needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Locators of a coordinator and of servers, with ports that the kernel chooses.
+/// Locators of a coordinator and of servers. The kernel chooses the ports.
 pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
 pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 
-/// Takes the lock of the tests that spin on cores of their own or partition clusters: two at a time
-/// would take each other's processors.
+/// Takes the lock of the tests that spin on cores or partition clusters. Two of them at a time
+/// would take cores from each other.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,7 +50,7 @@ impl CommandResult {
         str::from_utf8(&self.stdout).expect("text")
     }
 
-    /// Returns the standard output, and panics unless the command succeeded.
+    /// Returns the standard output. Panics unless the command succeeded.
     #[track_caller]
     pub(crate) fn ok(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -74,7 +74,7 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> CommandResult {
         .expect("the binary runs");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
-    // It may exit without reading all input: the broken pipe is no error here.
+    // The command may exit without reading all input. The broken pipe is then no error.
     let feed = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feed.join().expect("no panic");
@@ -85,32 +85,32 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> CommandResult {
     }
 }
 
-/// A running `sprat server`. Killed when dropped.
+/// A running `sprat server`. Dropping this value kills it.
 pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
     /// The server's standard error up to the line that says that it is ready.
     pub(crate) startup_log: String,
-    /// Locators of its coordinator and of its own listener.
+    /// Locators of its coordinator and of the server itself.
     pub(crate) coordinator: String,
     pub(crate) listen: String,
 }
 
 impl ServerProcess {
-    /// Starts a server with a coordinator of its own, and waits until it is ready.
+    /// Starts a server that also runs a coordinator, and waits until it is ready.
     ///
     /// # Errors
-    /// Its standard error and exit status, if it ended instead.
+    /// The server's standard error and exit status, if it ended instead.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Result<Self, String> {
         let mut server = Self::spawn(data, flags);
         server.wait_ready().map(|()| server)
     }
 
-    /// Starts the server through another program, such as `ip netns exec`, which executes the
-    /// command that follows its own arguments in its own process. Waits until it is ready.
+    /// Starts the server through another program, such as `ip netns exec`, which then runs the
+    /// command that follows its own arguments in the same process. Waits until the server is ready.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// For the reasons of [`start`](Self::start).
     pub(crate) fn start_within(
         program: &[&str],
         data: &Path,
@@ -142,7 +142,7 @@ impl ServerProcess {
             command.args(["-L", UDP]);
         }
         if flags.iter().any(|flag| flag.starts_with("fast+dpdk:")) && !given("--identity") {
-            command.arg("--insecure"); // DPDK devices of tests are on the tests' own networks
+            command.arg("--insecure"); // DPDK devices of tests are on private networks
         }
         if !given("--metrics") {
             command.args(["--metrics", "none"]);
@@ -170,7 +170,7 @@ impl ServerProcess {
     /// Waits until the server is ready.
     ///
     /// # Errors
-    /// Its standard error and exit status, if it ended instead.
+    /// The server's standard error and exit status, if it ended instead.
     pub(crate) fn wait_ready(&mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -197,8 +197,8 @@ impl ServerProcess {
         }
     }
 
-    /// Returns what it has written to standard error since the last call; once the server has
-    /// ended, all the rest.
+    /// Returns what the server has written to standard error since the last call. After the server
+    /// has ended, returns all that remains.
     pub(crate) fn new_stderr(&mut self) -> String {
         let mut text = String::new();
         while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(100)) {
@@ -208,29 +208,29 @@ impl ServerProcess {
         text
     }
 
-    /// Kills it with `SIGKILL`, and waits.
+    /// Kills the server with `SIGKILL`, and waits for its end.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         self.child.wait().expect("ours");
     }
 
-    /// Returns its process id.
+    /// Returns the server's process id.
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(self.pid(), signal).expect("it runs");
     }
 
-    /// Interrupts it, as Ctrl-C does, and waits.
+    /// Interrupts the server, as Ctrl-C does, and waits for its end.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::INT);
         self.child.wait().expect("ours")
     }
 
-    /// Returns whether it still runs.
+    /// Returns whether the server still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("ours").is_none()
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A rack, removed when dropped.
+/// A rack. Dropping this value removes it.
 pub(crate) struct Rack {
     pub(crate) folder: TempDir,
     tools: PathBuf,
@@ -15,8 +15,8 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Makes a rack without a description. Returns `None`, and prints that `what` is skipped, if
-    /// this machine cannot have one. `letter` begins its name.
+    /// Makes a rack without a description. If this machine cannot have one, returns `None` and
+    /// prints that `what` is skipped. The rack's name begins with `letter`.
     pub(crate) fn new(what: &str, letter: char) -> Option<Self> {
         let tools =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize();
@@ -37,7 +37,7 @@ impl Rack {
         Some(Self { folder: tempfile::tempdir().expect("a folder"), tools, name })
     }
 
-    /// Writes its description: this number of small servers, and `more` appended.
+    /// Writes the rack's description: `servers` small servers, and `more` appended.
     pub(crate) fn describe(&self, servers: usize, more: &str) {
         let toml = format!(
             "name = \"{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate \
@@ -51,7 +51,8 @@ impl Rack {
         self.folder.path().join("rack").join(name)
     }
 
-    /// Returns `sprat rack` with the subcommand, the description and the other arguments.
+    /// Returns the command `sprat rack` with the subcommand, the description and the other
+    /// arguments.
     pub(crate) fn command(&self, what: &[&str]) -> Command {
         let mut command = sprat();
         command
@@ -87,7 +88,7 @@ impl Rack {
         text(&ran.stderr)
     }
 
-    /// Returns how many items a command changes on each server.
+    /// Returns the number of items that a command changes on each server.
     #[track_caller]
     pub(crate) fn changes(&self, what: &[&str]) -> Vec<u64> {
         let report: Value =
@@ -120,8 +121,8 @@ impl Rack {
         sprat_lab::hosts::within(namespace, work).expect("a thread")
     }
 
-    /// Runs `status`; returns its exit code, and each instance's name, process state and ring
-    /// state.
+    /// Runs `status`. Returns its exit code, and the name, process state and ring state of each
+    /// instance.
     pub(crate) fn statuses(&self) -> (Option<i32>, Vec<[String; 3]>) {
         let ran = self.run(&["status", "--json"]);
         let report: Value =

@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A filesystem in a file of its own, unmounted when dropped.
+/// A filesystem in a file. Dropping this value unmounts it.
 pub(crate) struct SmallFilesystem {
     directory: tempfile::TempDir,
 }
 
 impl SmallFilesystem {
-    /// Mounts an ext4 of this many bytes, or returns why that is not possible.
+    /// Mounts an ext4 of this number of bytes, or returns why this is not possible.
     pub(crate) fn mount(bytes: u64) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let small = Self { directory };

@@ -19,8 +19,8 @@ pub const MAX_VALUE_BYTES: usize = 8 << 20;
 pub enum KeyDistribution {
     /// All keys are equally likely.
     Uniform,
-    /// The k-th most popular key is drawn in proportion to k^-exponent (0.99 is customary). Popular
-    /// keys are spread over the key space.
+    /// The k-th most popular key is drawn in proportion to k^-exponent; the usual exponent is 0.99.
+    /// Popular keys are spread over the key space.
     Zipf(f64),
 }
 
@@ -62,7 +62,7 @@ impl Chooser {
 }
 
 /// Draws ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and
-/// Derflinger, 1996): exact, and without a table.
+/// Derflinger, 1996). This method is exact and needs no table.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     ranks: f64,
@@ -106,7 +106,7 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// Returns the integral of `weight` up to a constant. Stable where the exponent is near 1.
+    /// Returns the integral of `weight` up to a constant. It is stable if the exponent is near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;
@@ -128,8 +128,8 @@ fn whole(rank: f64) -> u64 {
     rank as u64
 }
 
-/// Writes key number `number` into `key`, padded to its length. Keys are printable, without spaces,
-/// and distinct.
+/// Writes the key of number `number` into `key`, padded to its length. Keys are printable, without
+/// spaces, and distinct.
 ///
 /// # Panics
 /// If `key` has fewer than [`MIN_KEY_BYTES`] or more than [`MAX_KEY_BYTES`] bytes.
@@ -142,14 +142,15 @@ pub fn write_key(number: u64, key: &mut [u8]) {
         rest /= 10;
     }
     key[..end].fill(b'0');
-    // Numbers of up to 19 digits leave the first byte free for a mark by which the bench's keys are
-    // recognised.
+    // Numbers of up to 19 digits leave the first byte free. It holds a mark by which the keys of
+    // benchmarks are recognised.
     if rest == 0 && number < 10_u64.pow(19) {
         key[0] = b'k';
     }
 }
 
-/// Incompressible values of one size, cut from a pool so that creating one costs nothing.
+/// Incompressible values of one size. They are parts of a pool, so that creating a value costs
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -173,7 +174,8 @@ impl Values {
     /// The number of different values.
     const OFFSETS: usize = 4096;
 
-    /// Returns the value of key number `number`. 4,096 values differ; keys share them.
+    /// Returns the value of key number `number`. There are 4,096 different values, which keys
+    /// share.
     #[must_use]
     pub fn of(&self, number: u64) -> &[u8] {
         let offset = usize::try_from(mix(number) % Self::OFFSETS as u64).expect("below 4,096");

@@ -9,7 +9,7 @@ use crate::target::{LoadTarget, Outcome};
 /// The length of a period over which averages are taken, in ns (100 ms).
 pub const PERIOD_NS: u64 = 100_000_000;
 
-/// Limit on the periods of a run (ten minutes). Operations that end later count in the last one.
+/// Limit on the periods of a run (ten minutes). Operations that end later count in the last period.
 const MAX_PERIODS: u64 = 6_000;
 
 /// The results of one load against one target.
@@ -19,38 +19,39 @@ pub struct Measured {
     pub target: String,
     /// The target's transport.
     pub transport: String,
-    /// Its connections.
+    /// The number of the target's connections.
     pub connections: usize,
     /// The load.
     pub plan: LoadPlan,
-    /// Latencies, from the intended start, of the operations whose intended start was after the
-    /// warm-up. Operations that missed, failed or never completed are included.
+    /// Latencies of the operations whose intended start was after the warm-up, counted from that
+    /// start. Operations that missed, failed or never completed are included.
     pub latencies: Latencies,
     /// The 100 ms periods, in order.
     pub periods: Vec<Period>,
     /// The measured time, in seconds.
     pub seconds: f64,
-    /// Operations that completed in that time.
+    /// Number of operations that completed in the measured time.
     pub ended: u64,
-    /// Operations on keys that did not exist.
+    /// Number of operations on keys that did not exist.
     pub misses: u64,
-    /// Operations that failed, or returned a value of the wrong length.
+    /// Number of operations that failed, or returned a value of the wrong length.
     pub errors: u64,
-    /// Operations that never completed, or, in an open load, were never even sent. They count in
-    /// the latencies with the age they had reached.
+    /// Number of operations that never completed; in an open load, also those that were never sent.
+    /// Each is in `latencies` with the age that it had reached.
     pub unfinished: u64,
 }
 
 /// A period of 100 ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Period {
-    /// Operations that completed in it.
+    /// Number of operations that completed in the period.
     pub ops: u64,
-    /// The sum of their latencies, ns.
+    /// The sum of the latencies of these operations, in ns.
     pub latency_sum_ns: u64,
 }
 
-/// Averages of the 100 ms periods, in ns: the method of SYSTEMS.md's table.
+/// Averages of the 100 ms periods, in ns, computed as in the published table that
+/// `sprat bench basic` shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PeriodAverages {
     /// The mean of all operations.
@@ -62,21 +63,22 @@ pub struct PeriodAverages {
 }
 
 impl Measured {
-    /// Returns the operations that completed per second of measured time; 0 if that time is 0.
+    /// Returns the operations that completed per second of measured time. Returns 0 if no time was
+    /// measured.
     #[must_use]
     pub fn ops_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.ended as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Returns completed operations per second times the length of a value. Misses and errors count
-    /// as if each had transferred a value.
+    /// Returns completed operations per second times the length of a value. A miss or an error
+    /// counts as if it had transferred a value.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.ops_per_second() * self.plan.workload.value_bytes as f64
     }
 
     /// Returns averages over the 100 ms periods, without periods in which no operation ended. All
-    /// are 0 if none ended at all.
+    /// averages are 0 if no operation ended.
     #[must_use]
     pub fn period_averages(&self) -> PeriodAverages {
         let busy = self.periods.iter().filter(|period| period.ops > 0);
@@ -126,7 +128,7 @@ impl Recorder {
         }
     }
 
-    /// Latencies counted so far.
+    /// Returns the number of latencies recorded so far.
     pub(super) fn counted(&self) -> u64 {
         self.latencies.count()
     }
@@ -152,8 +154,8 @@ impl Recorder {
         }
     }
 
-    /// Records an operation that started, or should have started, at `start`, has not completed at
-    /// `now`, and is no longer waited for.
+    /// Records an operation that has not completed at `now`, and for which the run no longer waits.
+    /// It started, or should have started, at `start`.
     pub(super) fn give_up(&mut self, start: u64, now: u64) {
         if start >= self.counts_from {
             self.latencies.record(now.saturating_sub(start));

@@ -1,4 +1,4 @@
-//! Loads: the keys, the timing, the number of operations in flight; and the results.
+//! Loads: keys, timing, the number of operations in flight, and results.
 
 pub mod keys;
 mod measured;

@@ -3,15 +3,15 @@
 use serde::Serialize;
 use sprat_chance::Chance;
 
-/// Whether completions or the clock start operations.
+/// Whether operations start after completions or at scheduled times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
     /// Each client starts its next operation when an earlier one has completed.
     Closed,
-    /// Operations start at scheduled times, whatever happened to earlier ones.
+    /// Operations start at scheduled times, whether or not earlier operations have completed.
     Open {
-        /// Operations a second.
+        /// Operations per second of all clients together.
         rate: f64,
         /// The spacing of their starts.
         arrivals: Arrivals,
@@ -62,9 +62,9 @@ impl Starts {
         Self { open }
     }
 
-    /// Returns the intended start of the next operation, if it is due by `now`. It stays due until
-    /// [`take`](Self::take), so a target that falls behind finds its backlog here, with the
-    /// intended start times.
+    /// Returns the intended start of the next operation, if this time is at most `now`. The
+    /// operation stays due until [`take`](Self::take). So a target that falls behind finds its
+    /// backlog here, with the intended start times.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         match &self.open {
             None => Some(now),
@@ -82,7 +82,7 @@ impl Starts {
         }
     }
 
-    /// Returns the time of the next start in an open loop. `None` in a closed loop, where
+    /// Returns the time of the next start in an open loop. Returns `None` in a closed loop, where
     /// completions start operations.
     pub(super) fn next_by_clock(&self) -> Option<u64> {
         self.open.as_ref().map(|schedule| nanos(schedule.next))

@@ -9,25 +9,25 @@ use super::keys::{MAX_KEY_BYTES, Values, write_key};
 use super::run::Workload;
 use crate::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Writes in flight on each connection.
+/// Number of writes in flight on each connection.
 const DEPTH: usize = 64;
 
 /// Limit on the bytes of values in flight on all connections together. A longer value is written
 /// alone.
 const MAX_BYTES_IN_FLIGHT: usize = 16 << 20;
 
-/// Time without any completion after which filling fails.
+/// Filling fails if no operation completes for this time.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Time for which the target may answer that its memory is full, without a successful write in
-/// between, before filling fails: a store whose cleaner frees memory is not full for long.
+/// Filling fails if the target reports full memory for this time without a successful write in
+/// between. A store whose cleaner frees memory is not full for long.
 const FULL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Delay before a write that met full memory is tried again.
+/// Delay before a write that was refused because of full memory is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Writes all keys of `workload` once, and returns how long that took. Waits while the target's
-/// memory is full.
+/// Writes all keys of `workload` once, and returns the time that this took. While the target's
+/// memory is full, it waits and tries again.
 ///
 /// # Errors
 /// If the target cannot submit or poll (a broken connection), refuses a write, reports full memory
@@ -36,10 +36,10 @@ pub fn preload(target: &mut dyn LoadTarget, workload: &Workload) -> Result<Durat
     preload_range(target, workload, 0..workload.keys)
 }
 
-/// Writes the keys `numbers` of `workload` once, and returns how long that took.
+/// Writes the keys `numbers` of `workload` once, and returns the time that this took.
 ///
 /// # Errors
-/// As [`preload`]: a broken connection, a refused write, ten seconds of full memory, or half a
+/// As for [`preload`]: a broken connection, a refused write, ten seconds of full memory, or half a
 /// minute without a completion.
 pub fn preload_range(
     target: &mut dyn LoadTarget,

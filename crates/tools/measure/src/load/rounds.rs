@@ -1,5 +1,5 @@
-//! Loads several targets in one run, turn by turn, so that slow changes of the machine affect all
-//! alike.
+//! Loads several targets in one run, by turns, so that slow changes of the machine affect all
+//! targets equally.
 
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -14,25 +14,25 @@ use crate::target::LoadTarget;
 
 /// A target with its load.
 pub struct Entry<'a> {
-    /// The system.
+    /// The target under load.
     pub target: &'a mut dyn LoadTarget,
     /// The load.
     pub plan: LoadPlan,
-    /// Its name in tables, such as `redis, sleeping`.
+    /// The entry's name in tables, such as `redis, sleeping`.
     pub label: String,
 }
 
 /// The rounds of one entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Its name in tables.
+    /// The entry's name in tables.
     pub label: String,
-    /// The rounds, in order; at least one.
+    /// The results of the rounds, in order. There is at least one.
     pub rounds: Vec<Measured>,
 }
 
 impl Series {
-    /// Returns the median over the rounds of the value that `figure` reads from each.
+    /// Returns the median over the rounds of the value that `figure` computes from a round.
     pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -71,13 +71,13 @@ impl Series {
     }
 }
 
-/// Runs every entry once per round, in reverse order every other round.
+/// Runs every entry once per round. Every other round has the reverse order.
 ///
 /// # Panics
 /// If `rounds` is 0.
 ///
 /// # Errors
-/// If a run fails, as described at [`run`]. The context is the label of its entry.
+/// If a run fails for a reason that [`run`] lists. The error's context is the label of the entry.
 pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series>> {
     assert!(rounds > 0, "at least one round");
     let mut series: Vec<Series> = entries
@@ -97,7 +97,7 @@ pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series
     Ok(series)
 }
 
-/// The results of a scenario: a series for each system and way of loading it.
+/// The results of a scenario: a series for each system and each way to load the system.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Results {
     /// The scenario's title.

@@ -14,40 +14,40 @@ use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 /// Limit on the operations in flight of a run: clients times depth. [`run`] fails beyond it.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// Time for which a run waits for completions after its end. Operations that have not completed by
-/// that time count as unfinished.
+/// Time for which a run waits for completions after its end. Operations that complete later count
+/// as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// Limit on one sleep for completions: long enough to cost nothing, short enough to notice the end
 /// of the run.
 const NAP: Duration = Duration::from_secs(1);
 
-/// A sleeping generator wakes this long before the next start and then spins, because timers are
-/// late by as much. In ns.
+/// A sleeping generator wakes this long before the next start, in ns, and then spins, because
+/// timers can be late by this time.
 const SPIN_BEFORE_START: u64 = 150_000;
 
 /// The operations of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workload {
-    /// The number of keys; all are expected to be loaded before reading.
+    /// The number of keys. All keys must be loaded before they are read.
     pub keys: u64,
     /// The length of a key, in bytes (20 to 250).
     pub key_bytes: usize,
     /// The length of a value, in bytes.
     pub value_bytes: usize,
-    /// The share of reads, 0 to 1; the others are writes.
+    /// The share of reads, 0 to 1. The other operations are writes.
     pub read_share: f64,
     /// Whether to send echoes to the peer's driver instead of reads and writes.
     pub pings: bool,
     /// The distribution of keys.
     #[serde(rename = "choice")]
     pub key_distribution: KeyDistribution,
-    /// The seed; it determines the keys and their order.
+    /// The seed. It determines the keys and their order.
     pub seed: u64,
 }
 
 impl Workload {
-    /// Reads of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
+    /// Returns reads of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
     #[must_use]
     pub fn reads(keys: u64, value_bytes: usize) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl Workload {
         }
     }
 
-    /// Writes of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
+    /// Returns writes of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
     #[must_use]
     pub fn writes(keys: u64, value_bytes: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(keys, value_bytes) }
     }
 
-    /// Echoes by the peer's driver.
+    /// Returns echoes by the peer's driver.
     #[must_use]
     pub fn pings() -> Self {
         Self { read_share: 0.0, pings: true, ..Self::reads(1, 0) }
@@ -81,11 +81,11 @@ pub struct LoadPlan {
     pub workload: Workload,
     /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations that each client keeps in flight; in an open loop, the limit on them.
+    /// Operations that each client keeps in flight; in an open load, the limit on them.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,
-    /// Whether completions or the clock start operations.
+    /// Whether operations start after completions or at scheduled times.
     pub pace: Pace,
     /// Time before the measurement starts.
     pub warm_up: Duration,
@@ -96,8 +96,8 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// Creates the load of a latency test: one client that waits for each reply, with a fifth of a
-    /// second to warm up and one second measured.
+    /// Creates the load of a latency test: one client that waits for each reply, a warm-up of a
+    /// fifth of a second, and a measured second.
     #[must_use]
     pub fn one_client(workload: Workload, wait: Wait) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl LoadPlan {
     }
 }
 
-/// The clock of a run; tests supply their own.
+/// The clock of a run. Tests supply their own.
 pub trait Clock {
     /// Returns monotonic nanoseconds from any fixed origin.
     fn now(&self) -> u64;
@@ -149,7 +149,7 @@ pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
 /// Runs `plan` against `target` with the given clock.
 ///
 /// # Errors
-/// As [`run`]: a broken connection, or no operations or too many in flight.
+/// As for [`run`]: a broken connection, or a plan with no operations or too many in flight.
 pub fn run_by(target: &mut dyn LoadTarget, plan: &LoadPlan, clock: &dyn Clock) -> Result<Measured> {
     let in_flight = plan.clients * plan.depth;
     ensure!(
@@ -203,7 +203,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Starts operations that are due, as long as slots are free.
+    /// Starts the operations that are due, as long as slots are free.
     fn issue(&mut self, target: &mut dyn LoadTarget, now: u64) -> Result<()> {
         let mut key = [0; super::keys::MAX_KEY_BYTES];
         let key = &mut key[..self.plan.workload.key_bytes];
@@ -242,7 +242,7 @@ impl Run<'_> {
     }
 
     fn complete(&mut self, completion: Completion, now: u64) {
-        // A late completion of an earlier run.
+        // The completion belongs to an earlier run.
         let Some(Busy { start, read }) = self.slots.release(completion.tag) else { return };
         let expected = if read { self.plan.workload.value_bytes } else { 0 };
         let outcome = match completion.outcome {
@@ -257,7 +257,7 @@ impl Run<'_> {
         self.slots.is_idle() && !backlog
     }
 
-    /// Records operations that have not completed with their present age, so that a stall never
+    /// Records operations that have not completed, with their present age, so that a stall never
     /// looks like a success.
     fn finish(mut self, target: &dyn LoadTarget, now: u64) -> Measured {
         for busy in self.slots.busy.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Stacked bars as inline SVG, which show the parts of a whole.
+//! Stacked bars as inline SVG. They show the parts of a whole.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const BOTTOM: f64 = 44.0;
 /// A bar: a whole and its parts, in drawing order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackedBar {
-    /// Its name, shown to the left.
+    /// The bar's name, shown to its left.
     pub name: String,
     /// The parts: an index into the chart's kinds, and a length in the axis' unit. Negative and
     /// non-finite lengths count as 0.

@@ -15,10 +15,10 @@ use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The number of nines at the end of the percentile axis (99.9999 %). Points beyond it are omitted.
+/// Number of nines at which the percentile axis ends: 99.9999 %. Points beyond it are omitted.
 const MAX_NINES: u32 = 6;
 
-/// The histogram omits latencies beyond this quantile, which would only squeeze the rest; the
+/// The histogram omits latencies beyond this quantile, which would compress the rest of it. The
 /// percentile curve shows them.
 const HISTOGRAM_UP_TO: f64 = 0.995;
 
@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Creates an empty report on figures measured on `machine`.
+    /// Creates an empty report about figures that were measured on `machine`.
     #[must_use]
     pub fn new(title: &str, machine: &Machine) -> Self {
         let body =
@@ -55,7 +55,7 @@ impl Report {
         self.push_table(table, |_| "");
     }
 
-    /// Adds a drawing, as [`chart`] renders it, under a heading of its own.
+    /// Adds a drawing, as [`chart`] renders it, under its own heading.
     pub fn figure(&mut self, title: &str, svg: &str) {
         self.push(format_args!("<h3>{}</h3>\n{svg}\n", escape(title)));
     }
@@ -93,7 +93,7 @@ impl Report {
         )
     }
 
-    /// Writes the page to `path` and creates its folder.
+    /// Writes the page to `path`. Creates the folder of `path` if it is missing.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -158,7 +158,8 @@ fn histogram(results: &Results) -> String {
         for bar in latencies.bars().iter().filter(|bar| bar.from_ns <= limit) {
             let share = bar.count as f64 / count * 100.0;
             if (bar.from_ns / edge - 1.0).abs() > 1e-6 {
-                // A gap before this bar. The first has none: there `edge` is not a number.
+                // There is a gap before this bar. The first bar has no gap: there `edge` is not a
+                // number.
                 points.push((edge.log10(), 0.0));
             }
             points.push((bar.from_ns.log10(), share));

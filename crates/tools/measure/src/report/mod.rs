@@ -13,7 +13,8 @@ use serde::Serialize;
 
 pub use html::Report;
 
-/// Writes `value` (results, a basic table, goals) to `path` as JSON and creates its folder.
+/// Writes `value` (results, a basic table, goals) to `path` as JSON. Creates the folder of `path`
+/// if it is missing.
 ///
 /// # Errors
 /// If the file cannot be written.

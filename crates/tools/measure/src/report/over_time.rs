@@ -1,5 +1,5 @@
-//! Draws what a lab's boxes did over time as one picture: for each line its rate, queue, drops and
-//! round trips, one above the other.
+//! Draws what a lab's boxes did over time, as one picture. For each line it shows rate, queue,
+//! drops and round trips, one above the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Result, Write};
@@ -18,8 +18,8 @@ const WIDTH: f64 = 960.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 
-/// Heights: of the title, a line's name, a row of its legend, each panel, the gap between panels,
-/// and the space below the last.
+/// Heights of the title, a line's name, a row of the legend, each panel, the gap between panels,
+/// and the space below the last panel.
 const HEAD: f64 = 40.0;
 const NAME: f64 = 26.0;
 const LEGEND: f64 = 18.0;
@@ -27,22 +27,22 @@ const PANELS: [f64; 4] = [150.0, 100.0, 60.0, 100.0];
 const GAP: f64 = 18.0;
 const FOOT: f64 = 64.0;
 
-/// Flows with a colour of their own; the others together get the last colour.
+/// Limit on the flows that have their own colour. The others share the last colour.
 const SHOWN: usize = COLOURS - 1;
 
-/// A flow is drawn with the others if it carried less of its line than this share, and its round
-/// trip time is unknown.
+/// A flow is drawn with the others if it carried less than this share of its line's bits, and its
+/// round-trip time is unknown.
 const LEAST_SHARE: f64 = 0.001;
 
-/// Flow names in a row of the legend, and the most characters shown of a name.
+/// Limit on the flow names in a row of the legend, and on the characters of a name that are shown.
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_LETTERS: usize = 44;
 
-/// The flows of a line with curves of their own.
+/// A line, and its flows that have their own curves.
 struct Curves<'a> {
     about: &'a LineAbout,
     flows: Vec<&'a str>,
-    /// Whether there are other flows.
+    /// Whether the line has other flows.
     rest: bool,
 }
 
@@ -75,7 +75,7 @@ fn height_of(line: &Curves<'_>) -> f64 {
     NAME + LEGEND * rows as f64 + PANELS.iter().sum::<f64>() + GAP * PANELS.len() as f64 + FOOT
 }
 
-/// Selects the flows that carried most over the whole time.
+/// Selects the flows of a line that carried the most over the whole time.
 fn curves<'a>(about: &'a LineAbout, samples: &[&'a Sample]) -> Curves<'a> {
     let (mut carried, mut timed) = (HashMap::<&str, f64>::new(), HashSet::<&str>::new());
     for sample in samples {
@@ -172,7 +172,7 @@ fn draw_line(
     Ok(())
 }
 
-/// Draws the legend, and returns where it ends.
+/// Draws the legend, and returns the position of its end.
 fn legend(
     svg: &mut String,
     top: f64,
@@ -203,8 +203,8 @@ fn legend(
 
 type Panel = (Axis, Vec<Line>);
 
-/// Returns a curve for each flow of `line` that has a colour, and one for the others, whose value
-/// `rest` computes from the line and the sum of the drawn flows.
+/// Returns a curve for each flow of `line` that has a colour, and one for the others. `rest`
+/// computes the value of the others from the line and the sum of the drawn flows.
 fn by_flow(
     line: &Curves<'_>,
     samples: &[&Sample],
@@ -212,7 +212,7 @@ fn by_flow(
     rest: impl Fn(&LineSample, f64) -> f64,
 ) -> Vec<Line> {
     let mut curves: Vec<_> = line.flows.iter().map(|name| empty(name)).collect();
-    // The others have the last colour, however many flows there are.
+    // The others always have the last colour, whatever the number of flows.
     curves.resize_with(SHOWN, || empty(""));
     curves.push(empty("all others"));
     for sample in samples {
@@ -263,7 +263,7 @@ fn queue(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let all = |sample: &&Sample| {
         Some((middle(sample), of_line(sample, &line.about.line)?.all.queue as f64))
     };
-    // The whole queue is an area in the colour of the others, behind the flows.
+    // The whole queue is an area behind the flows. It has the colour of the others.
     curves[SHOWN] = Line {
         name: "all".to_owned(),
         points: closed(samples.iter().filter_map(all)),
@@ -300,14 +300,14 @@ fn round_trips(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     (axis, curves)
 }
 
-/// Closes a staircase at the axis.
+/// Closes the area of a staircase at the axis.
 fn closed(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = points.collect();
     points.extend(points.last().map(|last| (last.0, 0.0)));
     points
 }
 
-/// Returns every other tick, for low panels.
+/// Returns every second tick, for low panels.
 fn few(ticks: Vec<super::svg::Tick>) -> Vec<super::svg::Tick> {
     ticks.into_iter().step_by(2).collect()
 }

@@ -10,7 +10,7 @@ pub const WIDTH: f64 = 720.0;
 /// Height of a chart.
 pub const HEIGHT: f64 = 340.0;
 
-/// Number of colours; further series share them.
+/// Number of colours. Further series use them again.
 pub const COLOURS: usize = 8;
 
 const LEFT: f64 = 72.0;
@@ -30,10 +30,10 @@ pub struct Tick {
     pub label: String,
 }
 
-/// An axis: its ends in its own unit (already a logarithm on a logarithmic axis) and its ticks.
+/// An axis: its ends, in its own unit, and its ticks. On a logarithmic axis the unit is log10.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Its name.
+    /// The axis's title.
     pub title: String,
     /// The value at the start of the axis.
     pub from: f64,
@@ -62,7 +62,7 @@ impl Axis {
         Self { title: title.to_owned(), from: 0.0, to: count * step, ticks }
     }
 
-    /// Creates a decimal logarithmic axis around `least..=most`; positions on it are log10.
+    /// Creates a decimal logarithmic axis around `least..=most`. Positions on it are log10.
     #[must_use]
     pub fn decades(title: &str, least: f64, most: f64, label: impl Fn(f64) -> String) -> Self {
         let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
@@ -82,7 +82,7 @@ impl Axis {
                 .unwrap_or(power * 10.0)
         };
         let (from, to) = (below(least), above(most));
-        // A few decades leave room for ticks at 2 and 5 too.
+        // With few decades there is room for ticks at 2 and 5 too.
         let fine = (to / from).log10() <= 3.5;
         let mut ticks = Vec::new();
         let mut power = 10_f64.powf(from.log10().floor());
@@ -137,7 +137,7 @@ fn draw(svg: &mut String, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Resul
     Ok(())
 }
 
-/// The area of a panel's curves, in SVG units; ticks and titles lie around it.
+/// The area of a panel's curves, in SVG units. Ticks and titles lie around the area.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) left: f64,
@@ -146,8 +146,8 @@ pub(super) struct Area {
     pub(super) bottom: f64,
 }
 
-/// Draws axes and curves. A point that is not finite is a gap in its curve. An empty title or list
-/// of ticks is not drawn.
+/// Draws axes and curves. A point that is not finite is a gap in its curve. Empty titles and empty
+/// lists of ticks are not drawn.
 pub(super) fn panel(
     svg: &mut String,
     area: &Area,

@@ -31,9 +31,9 @@ pub(super) struct Endpoint {
 pub(super) enum Fault {
     /// The request was not sent.
     NotSent(String),
-    /// etcd may have executed it.
+    /// etcd may have executed the request.
     Unknown(String),
-    /// etcd has not executed it.
+    /// etcd has not executed the request.
     Refused(String),
 }
 
@@ -75,9 +75,9 @@ impl Endpoint {
 /// Time limits of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// To connect.
+    /// Time to connect.
     pub(super) connect: Duration,
-    /// From then on to the end of the response.
+    /// Time from then on to the end of the response.
     pub(super) exchange: Duration,
 }
 

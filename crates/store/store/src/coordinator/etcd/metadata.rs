@@ -24,7 +24,8 @@ pub const MAX_CHANGES: usize = 128;
 ///
 /// Every change is a transaction on condition that the leader's key was last written by the claim
 /// that began this term. So a coordinator that was deposed changes nothing, even if it does not
-/// know yet; and a change that was on its way when the same coordinator began a new term fails.
+/// know that it was. A change that was on its way when the same coordinator began a new term fails,
+/// too.
 pub struct MetadataEtcd {
     etcd: Etcd,
     term: u64,

@@ -81,7 +81,8 @@ pub struct EtcdPlace {
 }
 
 impl EtcdPlace {
-    /// Returns the metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
+    /// Returns the place of the metadata of cluster `name` in the etcd at `urls`, which are
+    /// separated by commas.
     ///
     /// # Errors
     /// [`EtcdError::Url`] when a URL cannot be parsed or there are more than `MAX_URLS`, and
@@ -163,8 +164,9 @@ impl Etcd {
     /// the new term; `None` if another coordinator wrote the key first.
     ///
     /// # Errors
-    /// [`EtcdError`]. After [`EtcdError::Unknown`] call [`leader`](Self::leader) to find out
-    /// whether the key was written.
+    /// [`EtcdError`] when etcd cannot be reached in time or refuses, or when it is not known
+    /// whether the key was written ([`EtcdError::Unknown`]). In the last case call
+    /// [`leader`](Self::leader) to find out.
     pub fn claim(&self, over: u64, life: u64, locator: &str) -> Result<Option<u64>, EtcdError> {
         let key = self.leader_key();
         let change = (key.clone(), Some(LeaderRecord::encode(life, locator)));

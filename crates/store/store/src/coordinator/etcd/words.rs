@@ -10,20 +10,20 @@ fn bytes(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// A range request for one key.
+/// Returns a range request for one key.
 pub(super) fn one(key: &str) -> Value {
     json!({ "key": bytes(key) })
 }
 
-/// A range request for all keys that begin with `prefix`, which must end with a slash.
+/// Returns a range request for all keys that begin with `prefix`, which must end with a slash.
 pub(super) fn all(prefix: &str) -> Value {
     let head = prefix.strip_suffix('/').expect("a prefix ends with a slash");
     // '0' is the byte after '/'.
     json!({ "key": bytes(prefix), "range_end": bytes(format!("{head}0")) })
 }
 
-/// A transaction that makes `changes` if `key` was last written at `mod_revision`; zero means that
-/// the key must not exist.
+/// Returns a transaction that makes `changes` if `key` was last written at `mod_revision`; zero
+/// means that the key must not exist.
 pub(super) fn transaction(
     (key, mod_revision): (&str, u64),
     changes: &[(String, Option<Vec<u8>>)],

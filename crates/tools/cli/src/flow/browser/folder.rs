@@ -37,8 +37,8 @@ fn absolute(name: &str) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-/// Parses the folder in a line `XDG_DOWNLOAD_DIR="$HOME/..."`. The format allows a path below
-/// `$HOME` or an absolute one, in double quotes.
+/// Parses the folder in a line `XDG_DOWNLOAD_DIR="$HOME/..."`. The format allows, in double quotes,
+/// a path below `$HOME` or an absolute path.
 fn parse_user_dirs(text: &str, home: &Path) -> Option<PathBuf> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix("XDG_DOWNLOAD_DIR="))?;
     let quoted = line.trim().strip_prefix('"')?.strip_suffix('"')?;

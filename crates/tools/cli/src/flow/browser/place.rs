@@ -117,8 +117,8 @@ impl InstallPlace {
         self.folder().join("sprat.xpi")
     }
 
-    /// Returns the file that Debian's Firefox loads as an extension without being configured, if
-    /// any.
+    /// Returns the file that Debian's Firefox loads as an extension without configuration. Only an
+    /// installation for all users has this file.
     pub(super) fn firefox_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
@@ -126,8 +126,8 @@ impl InstallPlace {
         }
     }
 
-    /// Returns the folder that Debian's Chromium loads as an extension without being configured, if
-    /// any.
+    /// Returns the folder that Debian's Chromium loads as an extension without configuration. Only
+    /// an installation for all users has this folder.
     pub(super) fn chromium_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
@@ -189,9 +189,9 @@ fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Returns an error unless our extension started the host. Browsers start it for no other, and name
-/// the extension in the arguments: Firefox passes the manifest's path and the extension's id,
-/// Chromium its origin.
+/// Returns an error unless our extension started the host. The arguments identify the extension:
+/// Firefox passes the manifest's path and the extension's id, and Chromium passes the extension's
+/// origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {
         return Ok(());

@@ -25,7 +25,7 @@ pub(super) struct PlannedFile {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
     Missing,
-    /// The file differs: another version of sprat wrote it, or it was changed.
+    /// The file has other content: another version of sprat wrote it, or somebody changed it.
     Other,
     Installed,
 }
@@ -69,7 +69,8 @@ pub(super) fn plan(
         planned.extend(place.firefox_autoload().map(|path| read(path, packed.clone())));
         planned.push(read(place.packed(), packed));
     }
-    // The manifests are last, so that a browser that finds one finds everything it names.
+    // The manifests are written last, so that a browser that finds a manifest also finds the files
+    // that it names.
     planned.extend(
         browsers.iter().map(|browser| read(place.manifest(*browser), manifest(place, *browser))),
     );
@@ -89,7 +90,7 @@ impl PlannedFile {
     }
 }
 
-/// Returns every file that an installation may have written, for whichever browsers.
+/// Returns every file that an installation may have written, for any browser.
 pub(super) fn paths(place: &InstallPlace) -> Vec<PathBuf> {
     let manifests = Browser::ALL.iter().map(|browser| place.manifest(*browser));
     let folders = place.chromium_autoload().into_iter().chain([place.extension()]);
@@ -115,7 +116,7 @@ pub(super) fn remove_folders(place: &InstallPlace) {
     let folder = place.folder();
     let paths = place.chromium_autoload().into_iter().chain([place.extension(), folder.clone()]);
     for path in paths.chain(folder.parent().map(PathBuf::from)) {
-        let _ = fs::remove_dir(path); // fails for one in which there are files of others
+        let _ = fs::remove_dir(path); // fails if it contains other files
     }
 }
 
@@ -133,8 +134,8 @@ pub(super) fn extension_state(place: &InstallPlace) -> Result<State> {
     })
 }
 
-/// Returns the state of the host, which is in place if it is an executable file. Which program it
-/// starts, with which flags, is up to the user.
+/// Returns the state of the host. The host is installed if it is an executable file; the user may
+/// change which program it starts, and with which flags.
 pub(super) fn host_state(place: &InstallPlace) -> State {
     let runs = |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
     if place.host().metadata().is_ok_and(runs) { State::Installed } else { State::Missing }

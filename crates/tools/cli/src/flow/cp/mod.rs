@@ -13,7 +13,6 @@ use sprat_flow::copy::{Error, Fetch, FetchTree, Gather, Options, Sums};
 use sprat_flow::share::Pace;
 use sprat_http::Cancel;
 use sprat_objects::Location;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -183,7 +182,7 @@ pub(crate) struct CpArgs {
     #[arg(long, conflicts_with = "cacert", help_heading = "Connection")]
     insecure: bool,
 
-    /// Give up after this many failures in a row.
+    /// Retry this many times in a row before giving up.
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Connection")]
     retries: u32,
 
@@ -213,7 +212,7 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-/// Bytes of a token file that are read at most.
+/// Limit on the bytes of a token file that are read. The rest is ignored.
 const MAX_TOKEN: u64 = 4096;
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
@@ -266,7 +265,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     Ok(if incomplete { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// Fetches one source; returns whether some of its files had to be left out.
+/// Fetches one source. Returns whether some of its files had to be left out.
 fn one(
     args: &CpArgs,
     source: &str,
@@ -331,12 +330,8 @@ fn options(args: &CpArgs) -> Result<Options> {
 /// Reads a token: the first line of a file.
 fn token(path: &Path) -> Result<String> {
     let context = || format!("--token-file {}", path.display());
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .with_context(context)?
-        .take(MAX_TOKEN)
-        .read_to_string(&mut text)
-        .with_context(context)?;
+    let file = std::fs::File::open(path).with_context(context)?;
+    let text = sprat_host::read_text(file, MAX_TOKEN).with_context(context)?;
     let line = text.lines().next().unwrap_or("").trim();
     anyhow::ensure!(
         !line.is_empty(),
@@ -346,7 +341,7 @@ fn token(path: &Path) -> Result<String> {
     Ok(line.to_owned())
 }
 
-/// Lets Ctrl-C and SIGTERM stop the copy, which then records how far it is so that it can be
+/// Lets Ctrl-C and SIGTERM stop the copy. The copy then records its progress, so that it can be
 /// resumed. The second signal ends the process at once.
 fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());

@@ -8,7 +8,7 @@ use sprat_http::{Address, Cancel};
 use sprat_objects::{Bucket, Location, Upload};
 use std::path::Path;
 
-/// The place in a bucket that a copy goes to, if it goes to one.
+/// Returns the target as a location in a bucket, or `None` if it is not one.
 pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
     let Some(text) = args.target.to_str().filter(|text| Location::is_location(text)) else {
         return Ok(None);

@@ -32,7 +32,7 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
     Ok(Some(to))
 }
 
-/// Sends a local file or folder; returns whether some files had to be left out.
+/// Sends a local file or folder. Returns whether some files had to be left out.
 pub(super) fn send(
     args: &CpArgs,
     source: &str,

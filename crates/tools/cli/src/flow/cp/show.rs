@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// Interval between two progress events as JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Shows the progress and the outcome of copies, one after the other.
+/// Shows the progress and the outcome of copies that run one after another.
 pub(super) struct Show {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
     recent: RecentRate,
     last_printed: Instant,
-    /// Whether printing failed: a reader that went away does not end a copy.
+    /// Whether printing failed. A copy continues without a reader of its output.
     broken: bool,
 }
 
@@ -48,7 +48,7 @@ impl Show {
                 if *resumed > 0 {
                     self.say(&format!("resuming: {} are already there", size(*resumed)));
                 }
-                let _ = written; // only in the JSON: people can do nothing with it
+                let _ = written; // only the JSON has it: people do not need it
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Wrong { offset, bytes, times } => {
@@ -119,7 +119,7 @@ impl Show {
         Ok(())
     }
 
-    /// A file was sent to a store.
+    /// Reports that a file was sent to an object store.
     pub(super) fn sent(&mut self, sent: &SentObject) -> Result<()> {
         self.clear();
         let (seconds, blake3, target) =
@@ -171,7 +171,7 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a set is done, with the bytes of each host. `word` says how a host took part:
+    /// Reports that a set is done, with the bytes of each host. `word` goes before a host's name:
     /// `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));

@@ -82,20 +82,20 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
         );
     }
     let signals = signals()?;
-    // From here to `restore` the terminal is in raw mode; ratatui's panic hook restores it too.
+    // Until `restore`, the terminal is in raw mode; ratatui's panic hook also restores it.
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
     let ended = screen(&mut terminal, &place, client, view, every, &signals);
     ratatui::restore();
     ended
 }
 
-/// Starts the view of a box with its buffer sizes and its counters up to now, from which the first
-/// sample is computed.
+/// Starts the view of a box. Gives it the buffer sizes, and the present counters, from which the
+/// first sample is computed.
 fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
         let mut settings = LineSettings::default();
-        // Without a buffer size that we understand, only the buffer's fill level is not shown.
+        // If the buffer size cannot be parsed, only the buffer's fill level is not shown.
         let parsed = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
         matches!(parsed, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
     };

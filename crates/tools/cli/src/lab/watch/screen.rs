@@ -35,7 +35,8 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(help).style(Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
-/// Renders the screen as text for a given width and height, without the line of keys.
+/// Renders the screen as text for a given width and height, without the line that explains the
+/// keys.
 pub(super) fn text(view: &View, (width, height): (u16, u16)) -> anyhow::Result<Vec<String>> {
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
     terminal.draw(|frame| draw(view, frame))?;

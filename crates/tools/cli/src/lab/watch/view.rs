@@ -5,7 +5,7 @@ use sprat_lab::engine::Report;
 use sprat_lab::series::{FlowSample, Recorder, Sample, line_name};
 use std::collections::{HashMap, VecDeque};
 
-/// Rates of each line that are kept for its curve.
+/// Limit on the rates of each line that are kept for its curve. The oldest are dropped.
 const RATES: usize = 300;
 
 /// The figure by which flows are sorted.
@@ -38,7 +38,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Makes a view without samples; `buffers` is the buffer size in bytes of the line to each
+    /// Makes a view without samples. `buffers` has the buffer size in bytes of the line to each
     /// port.
     pub(super) fn new(name: String, buffers: HashMap<String, u64>) -> Self {
         Self {
@@ -56,8 +56,8 @@ impl View {
         }
     }
 
-    /// Takes a report of the box's counters and computes a sample from the difference to the one
-    /// before. The first report yields no sample.
+    /// Takes a report of the box's counters, and computes a sample from its difference to the
+    /// previous report. The first report yields no sample.
     pub(super) fn take(&mut self, report: Report) {
         let before = self.report.take();
         let reports = [(String::new(), report)];
@@ -84,7 +84,7 @@ impl View {
         self.selected = self.selected.min(self.lines().saturating_sub(1));
     }
 
-    /// Records why the box does not answer any more.
+    /// Records why the box no longer answers.
     pub(super) fn lost(&mut self, why: &str) {
         self.lost = Some(why.to_owned());
     }

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Interval at which to check whether a measurement is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Folder whose files tell systemd which kernel settings to write when a host starts.
+/// Folder of files from which systemd writes kernel settings when a host starts.
 const ACROSS_BOOTS: &str = "/etc/tmpfiles.d";
 
 /// A running rack: applies changes to its hosts, instances and tables, and measures them under
@@ -38,7 +38,7 @@ pub(super) struct Live<'a> {
     measured: Duration,
     signals: Receiver<()>,
     stopped: Cell<bool>,
-    /// Whether the instances have had no load since all of them were restarted.
+    /// Whether the instances have had no load since their last restart.
     fresh: Cell<bool>,
     bar: ProgressBar,
 }
@@ -76,7 +76,7 @@ impl<'a> Live<'a> {
         self.bar.finish_and_clear();
     }
 
-    /// Adds to an error what the user can do about it.
+    /// Adds to an error the steps that the user can take.
     pub(super) fn explain(&self, error: TuneError) -> Error {
         self.finish();
         let mend = "tuning stopped: run it again, which first undoes an unfinished change, or \
@@ -120,7 +120,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Runs the load for `duration`, and shows `doing` as its purpose.
+    /// Runs the load for `duration`. The progress display shows `doing` as the load's purpose.
     fn load(&self, doing: &str, duration: Duration) -> Result<LoadReport> {
         let Some(cassandra) = &self.rack.plan.spec.cassandra else {
             bail!("the plan has no [cassandra]")
@@ -130,8 +130,8 @@ impl<'a> Live<'a> {
             work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
         self.fresh.set(false);
-        // Threads inherit the network namespace, so those of the load stay in the one from which
-        // the hosts can be reached.
+        // Threads inherit the network namespace. So the load's threads stay in the namespace from
+        // which the hosts can be reached.
         let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
             let progress = running.progress();
@@ -149,7 +149,7 @@ impl<'a> Live<'a> {
         Ok(running.finish().report)
     }
 
-    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the file
+    /// Makes systemd on the hosts apply the kept kernel settings at every start. Removes the file
     /// from hosts on which no setting was kept.
     pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
         let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
@@ -213,7 +213,7 @@ impl Subject for Live<'_> {
                              allowed"
                         ));
                     }
-                    // Do not write what is set already: the file may be one that cannot be written.
+                    // A value that is already set is not written: the file may be read-only.
                     if self.read_setting(host, path)? == *value {
                         continue;
                     }
@@ -286,8 +286,8 @@ impl Subject for Live<'_> {
 }
 
 impl Live<'_> {
-    /// After a change of a table's compression, lets all instances rewrite the table's files with
-    /// it. Does nothing after changes of other properties.
+    /// If a table's compression was changed, makes all instances rewrite the table's files with the
+    /// new compression. Does nothing for other properties.
     fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
         let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression")
         else {
@@ -306,8 +306,8 @@ impl Live<'_> {
     }
 }
 
-/// Reads the properties of tables. Call it where the instances can be reached, inside
-/// [`Deployment::within`].
+/// Reads the properties of tables. Call it inside [`Deployment::within`], where the instances can
+/// be reached.
 pub(super) fn tables(rack: &Deployment, names: &[String]) -> Result<Vec<Table>> {
     let tables = Tables::connect(&contacts(&hosts(&rack.plan))).map_err(Error::msg)?;
     names.iter().map(|name| tables.table(name).map_err(Error::msg)).collect()

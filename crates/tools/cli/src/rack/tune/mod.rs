@@ -163,7 +163,7 @@ fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     Ok(if advised.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
-/// Returns the settings that are worth trying, from the facts that the hosts report now.
+/// Returns the settings that are worth trying, computed from the hosts' present facts.
 fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
     let only = args
         .only

@@ -24,7 +24,7 @@ const DISK_FACTOR: u64 = 2;
 /// The type that `statfs` reports for a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The process and the directory that are removed when the demo ends, in whichever way.
+/// The server process and its directory. Both are removed however the demo ends.
 #[derive(Default)]
 struct Leftovers {
     child: Option<Child>,
@@ -41,8 +41,8 @@ impl Leftovers {
     }
 }
 
-/// The data directory and memory size of the demo's server. Ctrl-C and dropping this value kill the
-/// server and remove the directory.
+/// The data directory and memory size of the demo's server. Ctrl-C, or dropping this value, kills
+/// the server and removes the directory.
 pub(super) struct Sandbox {
     leftovers: Arc<Mutex<Leftovers>>,
     data: PathBuf,
@@ -50,8 +50,8 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a directory in the system's temporary one. Returns an error if there is no room for a
-    /// server with `memory` bytes.
+    /// Makes a directory inside the system's temporary directory. Returns an error if there is no
+    /// room for a server with `memory` bytes.
     pub(super) fn new(memory: u64) -> Result<Self> {
         let parent = std::env::temp_dir();
         let free = free_bytes(&parent)?;
@@ -80,7 +80,7 @@ impl Sandbox {
         format!("{}{remark}", self.data.display())
     }
 
-    /// Removes the directory, and reports an error, which dropping would ignore.
+    /// Removes the directory. Reports an error; dropping would ignore it.
     pub(super) fn remove(self) -> Result<()> {
         let directory = lock(&self.leftovers).directory.take();
         directory
@@ -101,12 +101,13 @@ fn free_bytes(path: &Path) -> Result<u64> {
     Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
-/// At the first signal, cleans up and ends the process by that signal.
+/// At the first signal, removes the server and its data, and ends the process by that signal.
 fn clear_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
-            // The lock is held until the end, so that the main thread starts no other server.
+            // The lock is held until the process ends, so that the main thread cannot start another
+            // server.
             let mut leftovers = lock(&leftovers);
             leftovers.clear();
             eprintln!("sprat: stopped; removed the server and its data");
@@ -166,7 +167,7 @@ impl ServerChild {
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                // Fails once the server is ready, because the receiver is dropped then.
+                // Fails after the server is ready, because the receiver is then dropped.
                 let _ = sender.send(line);
             }
         };

@@ -10,12 +10,12 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-/// Clients, and the writes that each has under way.
+/// Number of clients; [`DEPTH`] is the number of writes that each client has in flight.
 const CLIENTS: u64 = 4;
 
 const DEPTH: usize = 16;
 
-/// How long they write before the kill.
+/// How long the clients write before the kill.
 const LIFE: Duration = Duration::from_secs(2);
 
 /// Time without an answer after which a client considers the server dead.
@@ -23,12 +23,12 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 const TABLE: &str = "crash";
 
-/// The objects that one client wrote, in order of their numbers.
+/// The objects that one client wrote; each has a number, in order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
-    /// Number of objects that were acknowledged, from the first on.
+    /// Number of objects that were acknowledged, counted from the first.
     acknowledged: u64,
-    /// Number of objects that were sent, from the first on.
+    /// Number of objects that were sent, counted from the first.
     sent: u64,
 }
 
@@ -54,7 +54,7 @@ fn value(client: u64, number: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Lets clients write, and kills the server meanwhile.
+/// Lets clients write, and kills the server while they do.
 pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
     let coordinator = server.coordinator.clone();
     super::connect(&coordinator)?.create_table(TABLE)?;
@@ -77,7 +77,7 @@ pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
     })
 }
 
-/// Writes until the server does not answer any more.
+/// Writes until the server no longer answers.
 fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
     let options = Options {
         coordinator: coordinator.to_owned(),
@@ -133,7 +133,7 @@ impl fmt::Display for Writes {
 }
 
 impl Writes {
-    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that were
+    /// Reads all writes from the restarted server. Acknowledged writes must exist. Writes that were
     /// in flight may exist, but only complete.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
 
-/// Files that a tree chosen by default must have.
+/// Number of files that a tree must have to be chosen by default.
 const ENOUGH_FILES: usize = 10_000;
 
-/// Files and bytes that are imported at most, so that the demo ends within two minutes.
+/// Limits on the files and bytes that are imported, so that the demo ends within two minutes.
 const MAX_FILES: u64 = 60_000;
 
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Operations, and bytes of values, under way at once.
+/// Limits on the operations, and on the bytes of values, in flight at once.
 const WINDOW: usize = 64;
 
 const WINDOW_BYTES: usize = 4 << 20;
@@ -58,7 +58,7 @@ impl fmt::Display for Passed {
 }
 
 impl Tree {
-    /// Returns the requested tree, or else the first of the default ones that has enough files.
+    /// Returns the requested tree, or the first of the default trees that has enough files.
     pub(super) fn choose(requested: Option<&Path>) -> Result<Self> {
         if let Some(root) = requested {
             return Self::look(root).map(|(tree, _)| tree);
@@ -84,7 +84,7 @@ impl Tree {
         )
     }
 
-    /// Examines a tree; also returns its number of files, counted up to [`ENOUGH_FILES`].
+    /// Examines a tree. Also returns its number of files, counted up to [`ENOUGH_FILES`].
     fn look(root: &Path) -> Result<(Self, usize)> {
         let source = TreeSource::open(root, LargePolicy::Skip)?;
         let mut tree = Self {
@@ -102,7 +102,7 @@ impl Tree {
     }
 }
 
-/// Writes every file to the table, with many writes under way at once.
+/// Writes every file to the table, with many writes in flight at once.
 pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(
         tree,
@@ -117,12 +117,12 @@ pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<P
     )
 }
 
-/// Reads every file from the table, with many reads under way at once, and compares the values.
+/// Reads every file from the table, with many reads in flight at once, and compares the values.
 pub(super) fn verify(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(tree, client, |item| Request::Read { table: table.0, key: &item.key }, true)
 }
 
-/// An operation under way and its file.
+/// An operation in flight and its file.
 struct UnderWay {
     ticket: Ticket,
     item: Item,

@@ -1,4 +1,4 @@
-//! Measures the latency table, and renders it narrow enough for a terminal.
+//! Measures the latency table, and renders it in the width of a terminal.
 
 use anyhow::{Context as _, Result, ensure};
 use sprat_bench::basic::{self, Cell, Settings, measure};
@@ -8,7 +8,7 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::Duration;
 
-/// Measuring time of each line of the table, and the warm-up before it.
+/// Measuring time of each line of the table, and duration of the warm-up before it.
 const DURATION: Duration = Duration::from_millis(500);
 
 const WARM_UP: Duration = Duration::from_millis(100);

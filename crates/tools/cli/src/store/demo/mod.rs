@@ -1,5 +1,5 @@
 //! `demo`: shows the whole store on real input. It starts a server, imports and verifies files,
-//! measures latencies, kills the server during writes, and checks that nothing acknowledged is
+//! measures latencies, kills the server during writes, and checks that no acknowledged write is
 //! lost.
 
 mod child;
@@ -37,7 +37,8 @@ pub(crate) struct DemoArgs {
 /// Timeout for an operation.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Memory beyond that for the files: for the measured objects and the writes before the kill.
+/// Memory in addition to that for the files: for the measured objects, and for the writes before
+/// the kill.
 const MEMORY_BESIDE_FILES: u64 = 640 << 20;
 
 /// Load average above which other processes affect the figures.
