@@ -6,7 +6,7 @@ RUN=$PWD/target/guests/run
 SOCKETS=
 # Limit on the life of a guest, seconds. It holds even if this script is killed.
 LIFETIME=${LIFETIME:-2400}
-# Limit on the time from a guest's start to its first job, seconds; enough for a busy machine.
+# Limit on the time from a guest's start to the end of its first job, seconds, on a busy machine.
 BOOT_PATIENCE=180
 declare -A PROCESS=() JOBS=()
 # The file with the output of the latest job.

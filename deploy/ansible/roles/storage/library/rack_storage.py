@@ -117,7 +117,7 @@ class Storage:
     # The changes.
 
     def look(self):
-        """Returns the state of the disks, which `make` needs, and a list of problems."""
+        """Returns the present state, or None if it cannot be determined, and a list of problems."""
         wrong, disks = [], []
         for name in self.params["disks"]:
             try:
