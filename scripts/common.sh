@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Functions that every script here uses: they print progress, and record what was skipped and why.
+# Functions for all scripts here: messages, and a list of skipped steps with the reasons.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-# The file that lists what was skipped and why, one a line. `make test` prints it at its end. A Rust
-# test that cannot run on this machine appends a line to it.
+# The file that lists skipped steps with the reasons, one on each line. `make test` prints it at its
+# end. A Rust test that cannot run on this machine appends a line to it.
 export SPRAT_SKIPS="${SPRAT_SKIPS:-$PWD/target/skipped.txt}"
 
 say() { printf '==> %s\n' "$*"; }
@@ -22,7 +22,8 @@ skip() {
   printf '%s\n' "$*" >>"$SPRAT_SKIPS"
 }
 
-# cannot REASON: ends the script with an error, or, with OPTIONAL=yes, skips the script.
+# Ends the script because a step is impossible on this machine. With OPTIONAL=yes (the step is part
+# of a longer run) the step counts as skipped; otherwise (the user asked for the step) it fails.
 cannot() {
   if [[ "${OPTIONAL:-no}" == yes ]]; then
     skip "$*"
@@ -31,12 +32,13 @@ cannot() {
   fail "$*"
 }
 
-# cargo_tool COMMAND: installs the cargo subcommand once; it stays in cargo's bin folder.
+# cargo_tool COMMAND: installs a cargo subcommand into cargo's bin folder, unless it is installed.
 cargo_tool() {
   if cargo "${1#cargo-}" --version >/dev/null 2>&1; then
     return
   fi
   say "installing $1 (once; minutes of compiling)"
-  # Not optimised, because an optimised build takes longer than all runs of the tool.
-  cargo install --debug --locked --quiet "$1" || cannot "$1 is not installed and could not be: see the lines above"
+  # A debug build: to optimise the tool takes longer than all its work here.
+  cargo install --debug --locked --quiet "$1" ||
+    cannot "$1 could not be installed: see the lines above"
 }

@@ -1,28 +1,29 @@
-// Takes downloads over and hands them to `sprat browser host`; what that cannot do is left to the browser.
+// Takes downloads over from the browser and hands them to `sprat browser host`. The browser itself
+// downloads what the host cannot fetch.
 "use strict";
 
 import { Host } from "./host.js";
 import { List, shown } from "./list.js";
 
-/** How a link says that it may be taken over: `?download=sprat`, as on the pages of `sprat share`. */
+/** The value of `download` in the address of a link that may be taken over: `?download=sprat`. */
 const MARK = "sprat";
 
-/** The port of `sprat share`, unless told. */
+/** The default port of `sprat share`. */
 const SHARE_PORT = "8040";
 
-/** How long a server may take to say whether it has the verified form, milliseconds. */
+/** Limit on the wait for a probe's answer, milliseconds. Without an answer the browser goes on. */
 const PROBE_TIME = 10_000;
 
-/** How long a host with nothing to do is kept, milliseconds: for its last answers, and for what comes next. */
+/** How long an idle host is kept, milliseconds: for its last reports, and for the next download. */
 const REST_TIME = 2_000;
 
-/** How long the browser may take to begin a download that we asked it for, milliseconds. */
+/** How long the browser may take to begin a download that the extension asked for, milliseconds. */
 const OWN_TIME = 10_000;
 
-/** Failures of the host where the browser may do better: it knows other credentials and certificates. */
+/** Failures of the host after which the browser tries with its own credentials and certificates. */
 const BROWSER_MAY = ["denied", "untrusted", "protocol"];
 
-/** How a popup is called that only comes back to a background that was suspended meanwhile. */
+/** The name of the connection of a popup that reconnects after the background was suspended. */
 const AGAIN = "again";
 
 const MENU = "download";
@@ -32,18 +33,25 @@ const api = globalThis.browser ?? globalThis.chrome;
 const list = new List(update);
 const host = new Host(report, gone);
 const popups = new Set();
-/** What waits for an answer to a probe, by its id. */
+/** Functions that receive the answer to a probe, by the probe's id. */
 const probes = new Map();
-/** Until when a download of an address is one that we asked the browser for: Chromium does not say so of one that has just begun. */
+/**
+ * Maps the address of a download that the extension asked the browser for to the time until which
+ * the extension expects this download to begin, milliseconds since 1970. It is needed because
+ * Chromium does not set `byExtensionId` on a download that has just begun.
+ */
 const own = new Map();
 let settings = { all: false };
-/** What is known of the host, for the popup. */
+/** The host's hello, or why there is no host, for the popup; null before the first attempt. */
 let about = null;
-/** How many are talking to the host about something that is not in the list as active. */
+/** Number of exchanges with the host that belong to no active download. */
 let talking = 0;
 let resting = null;
 
-/** What was running when the browser ended is gone on with. */
+/**
+ * Resolves when the list and the settings are loaded. Then the downloads that ran when the browser
+ * ended are resumed.
+ */
 const ready = Promise.all([list.load(), api.storage.local.get(SETTINGS)]).then(([, kept]) => {
   settings = { all: kept[SETTINGS]?.all === true };
   for (const entry of list.active()) { begin(entry); }
@@ -55,7 +63,8 @@ api.runtime.onInstalled.addListener(() => {
   });
 });
 
-// Being listened to is enough for the browser to start the background, which goes on with what ran.
+// Because of this listener the browser starts the background when the browser itself starts. The
+// background then resumes downloads.
 api.runtime.onStartup.addListener(() => {});
 
 api.contextMenus.onClicked.addListener(async (clicked) => {
@@ -79,35 +88,38 @@ api.runtime.onConnect.addListener((popup) => {
   popups.add(popup);
   popup.onDisconnect.addListener(() => popups.delete(popup));
   popup.onMessage.addListener(command);
-  // One that was here before knows whether there is a host.
+  // A popup that reconnects knows already whether there is a host.
   ready.then(popup.name === AGAIN ? () => {} : look).then(update);
 });
 
-/** Which of the ways we know an address has: "http" of browsers, "sprat" of ours, or null. */
+/** Returns "http" for an address of http or https, "sprat" for sprat or sprats, otherwise null. */
 function protocol(source) {
   const scheme = source.split(":", 1)[0];
   if (scheme === "http" || scheme === "https") { return "http"; }
   return scheme === "sprat" || scheme === "sprats" ? "sprat" : null;
 }
 
-/** An address that the browser understands. */
+/** Returns an address that the browser understands. */
 function plain(source) {
   if (protocol(source) === "http") { return source; }
   const url = new URL(source.replace(/^sprat/, "http"));
-  // What has no port here has the one of its own scheme.
+  // The default port of sprat:// is not that of http://, so the port is always written.
   const given = new URL(source).port;
   url.port = given || SHARE_PORT;
   return url.href;
 }
 
-/** Takes a download of the browser's over; until the host is there, and has said that it can, the browser goes on. */
+/**
+ * Takes over a download of the browser. The browser's download continues until the host runs and,
+ * without the mark, the server has offered the verified form.
+ */
 async function takeOver(item, marked) {
   await talk(async () => {
     try {
       about = await host.connect();
       if (!marked && !(await hasVerifiedForm(item.url))) { return; }
     } catch (error) {
-      // Of what was not for us nothing is said.
+      // A download without the mark stays with the browser, and the popup does not mention it.
       if (marked) { note(item.url, error.message); }
       return;
     }
@@ -115,7 +127,10 @@ async function takeOver(item, marked) {
   });
 }
 
-/** Stops a download of the browser's and takes away what there is of it. False: it failed, or somebody stopped it before. */
+/**
+ * Stops a download of the browser, and removes its file and its entry. Returns false if the
+ * download had failed, or was no longer in the browser's list.
+ */
 async function stopBrowser(id) {
   try { await api.downloads.cancel(id); } catch (error) { /* it has ended */ }
   const [item] = await api.downloads.search({ id });
@@ -124,7 +139,7 @@ async function stopBrowser(id) {
   return item !== undefined && (item.state === "complete" || item.error === "USER_CANCELED");
 }
 
-/** Begins a download that was not there before. */
+/** Adds a new download to the list, and begins it. */
 async function start(source) {
   const entry = {
     id: crypto.randomUUID(), source, name: null, state: "waiting", why: "", done: 0, bytes: null, rate: 0, rtt: 0,
@@ -134,7 +149,7 @@ async function start(source) {
   await begin(entry);
 }
 
-/** Hands an entry to the host; what has a name goes on under it. */
+/** Hands an entry to the host. If the entry has a file name, the host resumes that file. */
 async function begin(entry) {
   try {
     about = await host.connect();
@@ -143,13 +158,13 @@ async function begin(entry) {
     host.send(entry.name === null ? request : { ...request, name: entry.name });
   } catch (error) {
     about = { missing: error.message };
-    // What has begun with us is not begun anew by the browser.
+    // A download that the host has begun is not restarted by the browser.
     if (entry.name === null) { await withBrowser(entry, error.message); }
     else { list.change(entry, { state: "stopped", why: error.message }); }
   }
 }
 
-/** Leaves an entry to the browser's own download. */
+/** Has the browser download an entry. */
 async function withBrowser(entry, why) {
   try {
     const url = new URL(plain(entry.source)).href;
@@ -161,7 +176,7 @@ async function withBrowser(entry, why) {
   }
 }
 
-/** Says in the list that the browser downloads something, and why. */
+/** Adds an entry to the list for a download that stays with the browser, and the reason. */
 function note(source, why) {
   about = { missing: why };
   list.add({
@@ -170,7 +185,7 @@ function note(source, why) {
   });
 }
 
-/** Whether a server has the verified form of a file. */
+/** Asks the server through the host whether it has the verified form of a file. */
 function hasVerifiedForm(source) {
   const id = crypto.randomUUID();
   return new Promise((resolve) => {
@@ -185,7 +200,7 @@ function hasVerifiedForm(source) {
   });
 }
 
-/** Handles what the host reports. */
+/** Handles a report of the host. */
 function report(report) {
   if (probes.has(report.id)) {
     probes.get(report.id)(report.type === "probed" && report.verified === true);
@@ -230,13 +245,13 @@ function report(report) {
   rest();
 }
 
-/** The host has ended without being told to. */
+/** Handles an unexpected end of the host. */
 function gone(why) {
   for (const entry of list.active()) { list.change(entry, { state: "stopped", rate: 0, why }); }
   for (const end of probes.values()) { end(false); }
 }
 
-/** Lets the host go when there has been nothing for it to do for a while. */
+/** Ends the host if it is still idle after `REST_TIME`. */
 function rest() {
   const idle = () => list.active().length === 0 && talking === 0;
   if (!idle() || resting !== null) { return; }
@@ -246,7 +261,7 @@ function rest() {
   }, REST_TIME);
 }
 
-/** Does something with the host, which stays as long. */
+/** Runs `work`, and keeps the host meanwhile. */
 async function talk(work) {
   talking += 1;
   try { await work(); } finally {
@@ -255,14 +270,14 @@ async function talk(work) {
   }
 }
 
-/** Looks whether there is a host, for the popup. */
+/** Finds out for the popup whether there is a host. */
 async function look() {
   await talk(async () => {
     try { about = await host.connect(); } catch (error) { about = { missing: error.message }; }
   });
 }
 
-/** Does what the popup asks for. */
+/** Executes a command of the popup. */
 async function command(asked) {
   await ready;
   if (asked.do === "all") {
@@ -276,20 +291,20 @@ async function command(asked) {
   switch (asked.do) {
     case "pause": if (active) { host.send({ type: "cancel", id: entry.id, discard: false }); } break;
     case "resume": if (!active) { await begin(entry); } break;
-    case "browser": if (!active) { await withBrowser(entry, "you asked for it"); } break;
+    case "browser": if (!active) { await withBrowser(entry, "at your request"); } break;
     case "remove": await remove(entry, active); break;
     case "show": await ask(entry, { type: "show", id: entry.id }); break;
   }
 }
 
-/** Takes an entry out of the list, with what there is of a file that is not whole. A whole file stays. */
+/** Removes an entry, and the received part of an incomplete file. A complete file stays. */
 async function remove(entry, active) {
   if (active) { return host.send({ type: "cancel", id: entry.id, discard: true }); }
   const part = entry.name !== null && (entry.state === "stopped" || entry.state === "failed");
   if (part) { await ask(entry, { type: "discard", id: entry.id, name: entry.name }); } else { list.remove(entry); }
 }
 
-/** Asks the host for something that is done at once. */
+/** Sends a request that the host completes at once. */
 async function ask(entry, request) {
   await talk(async () => {
     try {
@@ -301,7 +316,7 @@ async function ask(entry, request) {
   });
 }
 
-/** Tells popups and the badge how it is. */
+/** Sends the present state to the popups and to the badge. */
 function update() {
   const active = list.active();
   api.action.setBadgeText({ text: active.length === 0 ? "" : String(active.length) });

@@ -1,14 +1,15 @@
-// The connection to `sprat browser host`, a process that the browser starts and that ends with the connection.
-// An open connection keeps the background from being suspended, so it is open only while there is something to do.
+// The connection to `sprat browser host`, a process that the browser starts, and that ends with the
+// connection. The browser does not suspend the background while a connection is open, so the
+// connection is open only while there is work.
 "use strict";
 
-/** As the host's manifest is called. */
+/** The name in the host's manifest. */
 const NAME = "sprat.browser";
 
 /** The version of the messages. */
 const PROTOCOL = 1;
 
-/** How long a host may take to say who it is, milliseconds. */
+/** Limit on the wait for the host's hello, milliseconds. */
 const HELLO_TIME = 10_000;
 
 const api = globalThis.browser ?? globalThis.chrome;
@@ -19,25 +20,31 @@ export class Host {
   #onReport;
   #onGone;
 
-  /** `onReport` gets every report but the first, `onGone` why the connection ended when nobody here ended it. */
+  /**
+   * `onReport` receives every report except the first, the hello. `onGone` receives the reason when
+   * the connection ends after the hello, unless `close` ended it.
+   */
   constructor(onReport, onGone) {
     this.#onReport = onReport;
     this.#onGone = onGone;
   }
 
-  /** The host's hello, once it is there; fails with a text for people when it cannot be had. */
+  /**
+   * Starts the host if it does not run, and returns a promise of its hello. If the host cannot be
+   * started, the promise is rejected with an error message for the user.
+   */
   connect() {
     this.#hello ??= this.#open();
     return this.#hello;
   }
 
-  /** Sends a request to a host that is connected. */
+  /** Sends a request. Throws an error if the host is not connected. */
   send(request) {
     if (this.#port === null) { throw new Error("sprat is not running"); }
     this.#port.postMessage(request);
   }
 
-  /** Ends the connection, and the host with it. */
+  /** Ends the connection, which ends the host. */
   close() {
     const port = this.#port;
     this.#port = this.#hello = null;

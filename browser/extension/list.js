@@ -1,17 +1,18 @@
-// The list of downloads: what the popup shows, and what is gone on with after the browser was closed. It holds no credentials:
-// an address is kept without name, password, token and ticket once its download is over.
+// The list of downloads, which the popup shows, and from which downloads are resumed after the
+// browser was closed. When a download is complete or left to the browser, the user name, password,
+// token and ticket are removed from its address.
 "use strict";
 
-/** Most entries; the oldest of those that are over go first. */
+/** Limit on the entries. Beyond it the oldest entry is removed, if possible an inactive one. */
 const MAX_ENTRIES = 100;
 
-/** Between two writings of what only moves a bar, milliseconds. */
+/** Least time between two saves of the list if only progress changed, milliseconds. */
 const SAVE_TIME = 5_000;
 
 const KEY = "downloads";
 const api = globalThis.browser ?? globalThis.chrome;
 
-/** States in which something is still to be done by the host. */
+/** The states of an active download, one that the host has yet to complete. */
 export const ACTIVE = ["waiting", "running"];
 
 export class List {
@@ -24,7 +25,7 @@ export class List {
     this.#onChange = onChange;
   }
 
-  /** Reads what was written down before, once. */
+  /** Loads the saved list. Further calls return the first call's promise. */
   load() {
     this.#loaded ??= api.storage.local.get(KEY).then((kept) => {
       this.#entries = Array.isArray(kept[KEY]) ? kept[KEY].slice(0, MAX_ENTRIES) : [];
@@ -38,7 +39,7 @@ export class List {
 
   find(id) { return this.#entries.find((entry) => entry.id === id); }
 
-  /** Adds an entry, the newest first. */
+  /** Adds an entry at the front of the list. */
   add(entry) {
     this.#entries.unshift(entry);
     while (this.#entries.length > MAX_ENTRIES) {
@@ -48,7 +49,7 @@ export class List {
     this.#changed(true);
   }
 
-  /** Changes an entry. What only moves its bar is written down now and then. */
+  /** Changes an entry. With `onlyProgress` the list is saved only every `SAVE_TIME`. */
   change(entry, fields, onlyProgress = false) {
     Object.assign(entry, fields);
     if (entry.state === "done" || entry.state === "browser") { entry.source = shown(entry.source); }
@@ -70,7 +71,7 @@ export class List {
   }
 }
 
-/** An address without what lets others in. */
+/** Returns an address without its credentials; an empty text if the address is invalid. */
 export function shown(source) {
   try {
     const url = new URL(source);

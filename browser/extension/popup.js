@@ -1,11 +1,12 @@
-// Shows the downloads, and sends what is asked for to the background. Text is only ever set as text.
+// Shows the downloads, and sends the user's commands to the background. Texts are set with
+// `textContent`, never as HTML.
 "use strict";
 
 import { left, rate, size } from "./words.js";
 
 const api = globalThis.browser ?? globalThis.chrome;
 
-/** What can be asked for in each state, and how that is called. */
+/** The commands of a download in each state, with the labels of their buttons. */
 const BUTTONS = {
   waiting: [["pause", "Pause"], ["remove", "Cancel"]],
   running: [["pause", "Pause"], ["remove", "Cancel"]],
@@ -16,16 +17,17 @@ const BUTTONS = {
 };
 
 let background = null;
-/** Whether this popup has shown what there is of a host. */
+/** Whether this popup has shown the host's version, or why there is no host. */
 let knows = false;
 const rows = new Map();
 
 connect("");
 
 /**
- * Connects to the background, again whenever the browser suspended it: it starts from the beginning then. It looks for a
- * host unless the popup comes "again". A background that ended before it had answered left the popup without a word on
- * the host for good, when that came "again" too.
+ * Connects to the background, and reconnects when the browser has suspended the background, which
+ * then starts again without its state. On a connection named "again" the background does not look
+ * for a host. So the popup uses this name only after it has shown a host: a background that was
+ * suspended before it answered would otherwise never report the host.
  */
 function connect(name) {
   background = api.runtime.connect({ name });
@@ -76,7 +78,7 @@ function fill(row, entry) {
   const bar = part("bar");
   bar.hidden = entry.state === "done" || entry.state === "browser";
   if (entry.bytes > 0) { bar.max = entry.bytes; bar.value = entry.done; } else { bar.removeAttribute("value"); }
-  // Buttons stay what they are while the state does, or a click could miss.
+  // Buttons are replaced only when the state changes, because a click on a replaced button is lost.
   if (row.dataset.state === entry.state) { return; }
   row.dataset.state = entry.state;
   part("buttons").replaceChildren(...BUTTONS[entry.state].map(([name, text]) => {
@@ -88,7 +90,7 @@ function fill(row, entry) {
   }));
 }
 
-/** What a download has come to, in a line. */
+/** Returns the status of a download in one line. */
 function line(entry) {
   const form = entry.verified ? "verified" : "not verified";
   const here = entry.bytes === null ? size(entry.done) : size(entry.done) + " of " + size(entry.bytes);
@@ -106,11 +108,11 @@ function line(entry) {
   return parts.join(", ");
 }
 
-/** What an address ends with, as people read it. */
+/** Returns the last part of an address's path, decoded, or the address if this part is empty. */
 function lastPart(source) {
   try { return decodeURIComponent(new URL(source).pathname.split("/").pop()) || source; } catch (error) { return source; }
 }
 
 function aboutLine(about) {
-  return about.missing ?? "sprat " + about.version + ", into " + about.folder;
+  return about.missing ?? "sprat " + about.version + ", downloads to " + about.folder;
 }

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 "use strict";
 
 function scaled(value, units) {
@@ -7,17 +7,17 @@ function scaled(value, units) {
   return (unit === 0 ? value.toFixed(0) : value.toFixed(value < 10 ? 2 : 1)) + " " + units[unit];
 }
 
-/** A number of bytes. */
+/** Formats a number of bytes. */
 export function size(bytes) {
   return scaled(bytes, ["B", "kB", "MB", "GB", "TB", "PB"]);
 }
 
-/** Bytes a second, as links are sold: in bits. */
+/** Formats a rate, given in bytes per second, in bits per second, the unit of links. */
 export function rate(bytes) {
   return scaled(bytes * 8, ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
 }
 
-/** A time that is still to come, seconds. */
+/** Formats the time that is left, given in seconds. */
 export function left(seconds) {
   if (seconds < 90) { return Math.ceil(seconds) + " s left"; }
   if (seconds < 5400) { return Math.round(seconds / 60) + " min left"; }

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Starts two guests, a and b, with two private networks between them: one QEMU process passes frames
-# to the other through Unix sockets in a temporary folder. Needs scripts/common.sh.
+# Runs two guests, a and b, with two networks between them. The networks exist only in QEMU, whose
+# processes exchange frames through sockets in a temporary folder. Needs scripts/common.sh.
 
 RUN=$PWD/target/guests/run
 SOCKETS=
-# Limit on a guest's life in seconds, even if this script is killed.
+# Limit on the life of a guest, seconds. It holds even if this script is killed.
 LIFETIME=${LIFETIME:-2400}
-# Limit in seconds from a guest's start to the end of its first job, on a busy machine.
+# Limit on the time from a guest's start to the end of its first job, seconds, on a busy machine.
 BOOT_PATIENCE=180
 declare -A PROCESS=() JOBS=()
 # The file with the output of the latest job.
@@ -16,11 +16,11 @@ control_address() { case $1 in a) echo 10.77.0.1 ;; b) echo 10.77.0.2 ;; esac; }
 data_address() { case $1 in a) echo 10.78.0.1 ;; b) echo 10.78.0.2 ;; esac; }
 data_address6() { case $1 in a) echo fd00:78::1 ;; b) echo fd00:78::2 ;; esac; }
 
-# start_guests SPRAT: starts both guests with that binary; they are up when this returns.
+# start_guests SPRAT: starts both guests with that binary, and waits until they are up.
 start_guests() {
   local guest
   exec {LOCK}>target/guests/lock
-  flock -n "$LOCK" || fail "guests of another run are up: one at a time"
+  flock -n "$LOCK" || fail "the guests of another run are up: wait until that run ends"
   rm -rf "$RUN"
   SOCKETS=$(mktemp -d)
   trap end_guests EXIT
@@ -36,13 +36,13 @@ start_guests() {
   say "guests: both up after $SECONDS s"
 }
 
-# start_guest NAME PEER BYTE: BYTE is the last byte of the hardware addresses of the guest's cards.
+# start_guest NAME PEER BYTE: BYTE is the last byte of its cards' hardware addresses.
 start_guest() {
   local name=$1 peer=$2 byte=$3
   JOBS[$name]=0
   wire() { printf 'dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s' "$1" "$SOCKETS/$name-$1" "$SOCKETS/$peer-$1"; }
-  # The clock is the HPET, because an emulated processor's time stamp counter is unusable. vfio-pci
-  # requires the IOMMU.
+  # The guest uses the HPET, because an emulated processor's TSC is no reliable clock. vfio-pci
+  # needs the IOMMU.
   timeout -k 5 "$LIFETIME" qemu-system-x86_64 -name "$name" -nodefaults -no-reboot -display none \
     -accel tcg,thread=multi,tb-size=256 -cpu max -smp 1 -m 1536 -M q35,kernel-irqchip=split,usb=off,smbus=off,sata=off \
     -kernel target/guests/vmlinuz -initrd target/guests/initrd -serial "file:$RUN/$name/console.log" \
@@ -57,8 +57,8 @@ tsc=unstable intel_iommu=on iommu=pt hugepages=160 control=$(control_address "$n
   PROCESS[$name]=$!
 }
 
-# in_guest NAME WHAT LIMIT: runs the commands from standard input in the guest. If they fail or take
-# more than LIMIT seconds, ends this script and prints the end of their output.
+# in_guest NAME WHAT LIMIT: runs the commands from standard input in a guest. If they fail, or take
+# more than LIMIT seconds, prints their output and ends this script.
 in_guest() {
   local name=$1 what=$2 limit=$3 job until=$((SECONDS + $3))
   JOBS[$name]=$((JOBS[$name] + 1))
@@ -75,7 +75,7 @@ in_guest() {
 }
 
 last_words() {
-  printf 'see %s and what lies beside it\n' "$RUN/$1"
+  printf 'see the files in %s; the last output was:\n' "$RUN/$1"
   tail -n 20 "$2.out" 2>/dev/null || tail -n 20 "$RUN/$1/console.log" 2>/dev/null || true
 }
 

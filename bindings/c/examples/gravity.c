@@ -1,6 +1,8 @@
-/* Integrates a small cluster of bodies for a while by leapfrog. Prints energies and momentum before and after.
+/* Integrates a small cluster of bodies with the leapfrog method; prints its energies and momentum
+ * before and after.
  *
- *     cc -std=c11 -O2 gravity.c -I ../include -L ../../../target/release -lsprat_c -lm -Wl,-rpath,../../../target/release -o gravity && ./gravity
+ *     cc -std=c11 -O2 gravity.c -I ../include -L ../../../target/release -lsprat_c -lm \
+ *         -Wl,-rpath,../../../target/release -o gravity && ./gravity
  */
 #include <sprat_grape.h>
 
@@ -10,7 +12,7 @@
 
 enum { BODIES = 1000, STEPS = 50 };
 
-static const double STEP = 1e-2; /* in units in which the constant of gravity is 1 */
+static const double STEP = 1e-2; /* in units of time in which the gravitational constant is 1 */
 static const double SOFTENING = 0.05;
 
 struct body {
@@ -18,7 +20,7 @@ struct body {
     double at[3], velocity[3], pull[3];
 };
 
-/* If a call has failed, ends the program with the library's message. */
+/* If a call has failed, prints the library's error message and ends the program. */
 static void must(int code) {
     if (code != SPRAT_GRAPE_OK) {
         fprintf(stderr, "gravity: %s\n", sprat_grape_error());
@@ -26,14 +28,15 @@ static void must(int code) {
     }
 }
 
-/* Returns random numbers between -1 and 1, the same on every machine. */
+/* Returns a pseudorandom number between -1 and 1. The sequence is the same on every machine. */
 static double chance(void) {
     static uint64_t state = 1;
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (double)(state >> 11) / 4503599627370496.0 - 1.0;
 }
 
-/* Computes the acceleration and the potential of every body at its present position. Masses were sent once. */
+/* Computes every body's acceleration and potential from the present positions. The masses were sent
+ * before, and stay. */
 static void pulls(sprat_grape *grape, struct body *all) {
     static const char *const i[] = {"xi", "yi", "zi"}, *const j[] = {"xj", "yj", "zj"}, *const a[] = {"ax", "ay", "az"};
     for (int axis = 0; axis < 3; axis++) {
@@ -49,7 +52,7 @@ static void pulls(sprat_grape *grape, struct body *all) {
 static void tell(const char *when, const struct body *all) {
     double kinetic = 0, potential = 0, momentum[3] = {0, 0, 0};
     for (int n = 0; n < BODIES; n++) {
-        /* This includes a body's own potential, -m / softening, which is constant. */
+        /* The potential includes the body's own, -m / softening, which does not change. */
         potential += 0.5 * all[n].mass * all[n].pot;
         for (int axis = 0; axis < 3; axis++) {
             kinetic += 0.5 * all[n].mass * all[n].velocity[axis] * all[n].velocity[axis];

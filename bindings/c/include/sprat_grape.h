@@ -28,20 +28,20 @@
  * and so on; for no i there are no results.
  *
  * OWNERSHIP: a call copies the data that it sends before it returns, and writes results to the
- * caller's memory; it keeps no pointers. The caller owns a calculator, and must free it.
+ * caller's memory; the library keeps no pointers. The caller owns a calculator, and must free it.
  *
  * ERRORS: a call returns SPRAT_GRAPE_OK; otherwise it returns another sprat_grape_code and has no
  * effect, and sprat_grape_error() describes the error, with line and column if it is in a kernel's
  * text. No input terminates the program: an error of the library itself is SPRAT_GRAPE_PANIC, and
- * is reported on stderr. The library cannot check addresses that are neither NULL nor valid, or a
- * calculator that was freed. If the system has no memory left for a run's own needs, the program is
- * aborted, like any program that does not check malloc.
+ * is reported on stderr. The library cannot detect an invalid address other than NULL, or a
+ * calculator that was freed. If a run cannot get the memory that it needs, the program is aborted,
+ * like any program that does not check malloc.
  *
- * THREADS: any thread may make calls. Calls with one calculator wait for each other. Since data
- * that is sent stays for the next run, each thread should have its own calculator. A calculator
- * must not be used while or after it is freed. A calculator starts threads for its runs. After a
- * fork() the child can use the parent's calculator, and starts threads for it. If another thread of
- * the parent was in a call with the calculator at that moment, calls in the child return
+ * THREADS: any thread may make calls. Calls with one calculator wait for each other. Data that was
+ * sent stays for the next run, so each thread should have its own calculator. A calculator must not
+ * be used while or after it is freed. A calculator has threads of its own. After a fork() the child
+ * can use the parent's calculator, and the calculator starts new threads in the child. If another
+ * thread was in a call with the calculator during the fork(), calls in the child return
  * SPRAT_GRAPE_FORKED.
  */
 #ifndef SPRAT_GRAPE_H
@@ -62,7 +62,8 @@ typedef struct sprat_grape sprat_grape;
 enum sprat_grape_code {
     /* The call succeeded. */
     SPRAT_GRAPE_OK = 0,
-    /* An invalid argument: NULL, a text that is not UTF-8, an unknown number, a short stride. */
+    /* An invalid argument: NULL, a text that is not UTF-8, an unknown precision or engine, too many
+     * threads, or a stride below a number's size. */
     SPRAT_GRAPE_ARGUMENT = 1,
     /* The text is not a valid kernel. */
     SPRAT_GRAPE_KERNEL = 2,
@@ -78,11 +79,12 @@ enum sprat_grape_code {
     SPRAT_GRAPE_TYPE = 6,
     /* A variable was not sent, a constant was not set, or the kernel has not run. */
     SPRAT_GRAPE_MISSING = 7,
-    /* There is no memory for a copy. */
+    /* There is no memory for a copy of the data. */
     SPRAT_GRAPE_MEMORY = 8,
     /* An error of the library itself; the calculator can only be freed. */
     SPRAT_GRAPE_PANIC = 9,
-    /* At the fork a thread of the parent was in a call with the calculator: make another one. */
+    /* A thread of the parent was in a call with the calculator at the fork: make another
+     * calculator. */
     SPRAT_GRAPE_FORKED = 10
 };
 
@@ -104,27 +106,28 @@ enum sprat_grape_engine {
     SPRAT_GRAPE_REFERENCE = 5
 };
 
-/* Compiles a kernel's text (UTF-8, at most 1 MiB), and stores a calculator at *grape; NULL after a
- * failure.
+/* Compiles a kernel's text (UTF-8, at most 1 MiB), and stores a new calculator at *grape, or NULL
+ * after a failure.
  *
  * precision: a sprat_grape_precision; engine: a sprat_grape_engine; threads: at most 16 for each
- * processor that the program may use, or 0 for one per processor (the last two engines use one).
- * Results do not depend on the number of threads. */
+ * processor that the program may use, or 0 for one per processor (the last two engines always use
+ * one thread). Results do not depend on the number of threads. */
 int sprat_grape_init(const char *text, int precision, int engine, unsigned threads,
                      sprat_grape **grape);
 
 /* Frees a calculator; does nothing for NULL. */
 void sprat_grape_free(sprat_grape *grape);
 
-/* Sends the numbers of one i variable, which replace its earlier ones. In a run all i variables
- * must have the same count, at most 2,147,483,647. A variable takes numbers of either type: f64
- * numbers are rounded for a variable that is f32 by the kernel or by `precision`. */
+/* Sends the numbers of one i variable, which replace the variable's earlier numbers. In a run all i
+ * variables must have the same count, at most 2,147,483,647. A variable takes numbers of either
+ * type: f64 numbers are rounded for a variable that is f32 by the kernel or by `precision`. */
 int sprat_grape_send_i_f32(sprat_grape *grape, const char *name, const float *numbers,
                            size_t count, size_t stride);
 int sprat_grape_send_i_f64(sprat_grape *grape, const char *name, const double *numbers,
                            size_t count, size_t stride);
 
-/* Sends the numbers of one j variable, as for i. The counts of i and j may differ. */
+/* Sends the numbers of one j variable; the rules for i variables apply. The counts of i and j may
+ * differ. */
 int sprat_grape_send_j_f32(sprat_grape *grape, const char *name, const float *numbers,
                            size_t count, size_t stride);
 int sprat_grape_send_j_f64(sprat_grape *grape, const char *name, const double *numbers,
@@ -151,13 +154,14 @@ int sprat_grape_get_result_bool(sprat_grape *grape, const char *name, bool *resu
 int sprat_grape_get_result_index(sprat_grape *grape, const char *name, int64_t *results,
                                  size_t count, size_t stride);
 
-/* Describes the last failure of a call on this thread: UTF-8, of several lines for an error in a
- * kernel's text. Never NULL; empty if no call has failed. The text belongs to the library, and is
- * valid until the next failure on this thread, or the thread's end. */
+/* Returns the description of the last failure of a call on this thread, in UTF-8; the description
+ * has several lines for an error in a kernel's text. Never returns NULL; the text is empty if no
+ * call has failed. The text belongs to the library, and is valid until the next failure on this
+ * thread, or the thread's end. */
 const char *sprat_grape_error(void);
 
-/* Returns the text of a built-in kernel, such as "gravity"; NULL, and sets the error's description,
- * if no kernel has this name. The text is valid as long as the program runs. */
+/* Returns the text of a built-in kernel, such as "gravity". If no kernel has this name, returns
+ * NULL, and sprat_grape_error() describes the error. The text is valid until the program ends. */
 const char *sprat_grape_ready(const char *name);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* Checks what sprat_grape.h promises, as a program in C that is also one in C++. Prints the checks that fail, and the number of checks. */
+/* Checks the promises of sprat_grape.h in a program that is valid C and C++. The program prints
+ * each check that fails, and the number of checks. */
 #include <sprat_grape.h>
 
 #include <math.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #define N 300
-/* The address of a member of the first body. Compilers refuse & because the member is not aligned. */
+/* The address of a member of the first body. Compilers reject `&`, as the member is not aligned. */
 #define AT(type, all, member) ((type *)(void *)((char *)(all) + offsetof(struct body, member)))
 
 struct body {
@@ -23,9 +24,9 @@ struct body {
 static int checks, wrong;
 static const char *const SUM = "VARI xi; VARJ xj, mj; VARF sum; CONST scale; sum += scale * mj * (xj - xi)";
 
-/* A check, which is reported by its line. */
+/* Checks a condition, and reports its line if it is false. */
 #define HOLDS(what) holds((what), __LINE__, #what)
-/* A call that must return a code, and set a message that contains these words. */
+/* Checks that a call returns this code, and that the error message contains these words. */
 #define FAILS(code, words, call) fails((call), (code), (words), __LINE__, #call)
 
 static void holds(int whether, int line, const char *what) {
@@ -54,7 +55,8 @@ static sprat_grape *made(const char *text, int precision, int engine) {
     return grape;
 }
 
-/* Computes the gravity of bodies in an array of structures, by any engine. Stores accelerations in f64, whatever the precision, and potentials. */
+/* Computes the gravity of bodies in an array of structures with any engine. The accelerations are
+ * stored as double whatever the precision is; the potentials go to an array of their own. */
 static void gravity(struct body *all, int precision, int engine, double *pot) {
     sprat_grape *grape = made(sprat_grape_ready("gravity"), precision, engine);
     float narrow[3][N];
@@ -112,7 +114,7 @@ static void engines_agree_and_momentum_is_none(void) {
         greatest = fmax(greatest, fabs(all[n].ax));
     }
     HOLDS(greatest > 0.1);
-    /* Computes one body here: the reference engine must agree with this program. */
+    /* Checks the reference engine against this program's own sum for one body. */
     double x = 0, p = 0;
     for (int n = 0; n < N; n++) {
         double dx = all[n].x - (double)all[5].x, dy = all[n].y - (double)all[5].y, dz = all[n].z - (double)all[5].z;
@@ -133,10 +135,10 @@ static void engines_agree_and_momentum_is_none(void) {
             sum[0] += all[n].m * all[n].ax;
             sum[1] += all[n].m * all[n].ay;
             sum[2] += all[n].m * all[n].az;
-            holds(all[n].odd == 'x', __LINE__, "what lies between results is as it was");
+            holds(all[n].odd == 'x', __LINE__, "bytes between results are unchanged");
         }
         holds(off < within[engine], __LINE__, "engines agree");
-        holds(fmax(fabs(sum[0]), fmax(fabs(sum[1]), fabs(sum[2]))) < within[engine], __LINE__, "forces are of no sum");
+        holds(fmax(fabs(sum[0]), fmax(fabs(sum[1]), fabs(sum[2]))) < within[engine], __LINE__, "the forces sum to zero");
     }
 }
 
@@ -160,7 +162,8 @@ static void results_are_of_their_types(void) {
     FAILS(SPRAT_GRAPE_TYPE, "n is of type f32", sprat_grape_get_result_f64(grape, "n", s, 3, 0));
     FAILS(SPRAT_GRAPE_TYPE, "s is of type f64", sprat_grape_get_result_f32(grape, "s", n, 3, 0));
     FAILS(SPRAT_GRAPE_TYPE, "s is of type f64", sprat_grape_get_result_bool(grape, "s", any, 3, 0));
-    /* Data that is sent after a run changes no results before the next run. Data that stays need not be sent again. */
+    /* Data sent after a run does not change the results of that run. Data that did not change need
+     * not be sent again. */
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", xi, 1, 0));
     HOLDS(!sprat_grape_get_result_index(grape, "near", near, 3, 0) && near[2] == 3);
     HOLDS(!sprat_grape_run(grape) && !sprat_grape_get_result_index(grape, "near", near, 1, 0));
@@ -187,13 +190,13 @@ static void texts_that_are_no_kernels(void) {
     HOLDS(sprat_grape_ready(NULL) == NULL && !strcmp(sprat_grape_error(), "name is NULL"));
     HOLDS(sprat_grape_ready("gravity") == sprat_grape_ready("gravity"));
 
-    /* A kernel that is too large for a GRAPE-DR, but not for the language. */
+    /* A kernel that is too large for a GRAPE-DR, but within the limits of the language. */
     static char large[1 << 16];
     size_t end = (size_t)sprintf(large, "VARI xi; VARJ xj; VARF a; v0 = xj - xi");
     for (int n = 1; n < 600; n++)
         end += (size_t)sprintf(large + end, "; v%d = sqrt(v%d + %d)", n, n - 1, n);
     end += (size_t)sprintf(large + end, "; a += v599");
-    /* In reverse order, so that all values are needed until here. */
+    /* Uses the values in reverse order, so that all of them must be kept until here. */
     for (int n = 598; n >= 0; n--)
         end += (size_t)sprintf(large + end, " * v%d", n);
     FAILS(SPRAT_GRAPE_ENGINE, "", sprat_grape_init(large, SPRAT_GRAPE_F64, SPRAT_GRAPE_GRAPEDR, 0, &grape));
@@ -250,21 +253,22 @@ static void numbers_that_do_not_fit(void) {
     HOLDS(sum[0] == 7 && sum[3] == 7);
     HOLDS(!sprat_grape_get_result_f64(grape, "sum", sum, 4, 0) && sum[0] == 28 && sum[3] == -8);
 
-    /* The calculator keeps copies. After a run that fails there are no results of an earlier run. */
+    /* The calculator keeps copies of data. After a failed run there are no results, not even those
+     * of an earlier run. */
     x[1] = 100;
     HOLDS(!sprat_grape_run(grape) && !sprat_grape_get_result_f64(grape, "sum", sum, 4, 0) && sum[0] == 28);
     HOLDS(!sprat_grape_send_j_f64(grape, "mj", x, 3, 0));
     FAILS(SPRAT_GRAPE_COUNT, "mj", sprat_grape_run(grape));
     FAILS(SPRAT_GRAPE_MISSING, "has not been called, or failed", sprat_grape_get_result_f64(grape, "sum", sum, 4, 0));
 
-    /* There are no particles. */
+    /* Empty arrays. */
     HOLDS(!sprat_grape_send_j_f64(grape, "xj", NULL, 0, 0) && !sprat_grape_send_j_f32(grape, "mj", NULL, 0, 0) && !sprat_grape_run(grape));
     HOLDS(!sprat_grape_get_result_f64(grape, "sum", sum, 4, 0) && sum[0] == 0 && sum[3] == 0);
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", NULL, 0, 0) && !sprat_grape_run(grape));
     HOLDS(!sprat_grape_get_result_f64(grape, "sum", NULL, 0, 0));
     FAILS(SPRAT_GRAPE_COUNT, "for 0 i", sprat_grape_get_result_f64(grape, "sum", sum, 1, 0));
 
-    /* NaN is an ordinary input. */
+    /* NaN is allowed as a number. */
     x[0] = NAN;
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", x, 4, 0) && !sprat_grape_send_j_f64(grape, "xj", x + 1, 1, 0));
     HOLDS(!sprat_grape_send_j_f64(grape, "mj", x + 3, 1, 0) && !sprat_grape_run(grape));
@@ -273,7 +277,8 @@ static void numbers_that_do_not_fit(void) {
     sprat_grape_free(NULL);
 }
 
-/* Each thread has its own calculator and its own messages. All threads also share a calculator, whose calls wait for one another. */
+/* Each thread uses its own calculator, and gets its own error messages. All threads also share a
+ * calculator, whose calls wait for each other. */
 static sprat_grape *shared;
 
 static void *thread(void *of) {
@@ -315,7 +320,8 @@ static void threads_have_their_own(void) {
     sprat_grape_free(shared);
 }
 
-/* A child uses a calculator that its parent made and used, with its own threads. It does not wait for a lock that a thread of the parent held. */
+/* A child of fork() can use a calculator of its parent, with new threads. The child does not wait
+ * for a lock that a thread of the parent held during the fork. */
 static int in_child(int (*call)(sprat_grape *), sprat_grape *grape) {
     int status = 0;
     pid_t child = fork();
@@ -360,7 +366,8 @@ static void children_have_threads_of_their_own(void) {
     HOLDS(!sprat_grape_init(SUM, SPRAT_GRAPE_F64, SPRAT_GRAPE_REFERENCE, 1, &grape) && !sprat_grape_set(grape, "scale", 1));
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", many, LONG, 0) && !sprat_grape_send_j_f64(grape, "xj", many, LONG, 0));
     HOLDS(!sprat_grape_send_j_f64(grape, "mj", many, LONG, 0));
-    /* The other thread is in a long call. A child that is forked meanwhile reports this; otherwise it would wait for ever. */
+    /* The other thread's call takes long. A child that is forked meanwhile must return FORKED, and
+     * must not wait for ever. */
     HOLDS(!pthread_create(&other, NULL, runs, grape));
     for (int n = 0; n < 1000 && (code = in_child(sets, grape)) == 0; n++)
         ;

@@ -1,4 +1,4 @@
-"""Tests what sprat.flow promises, with servers that the Rust test `flow.rs` starts."""
+"""Tests sprat.flow with servers that the Rust test tests/flow.rs starts."""
 
 import faulthandler
 import filecmp
@@ -20,9 +20,9 @@ SLOW = os.environ["SPRAT_TEST_SLOW"]
 CLOSED = os.environ["SPRAT_TEST_CLOSED"]
 SOURCE = os.environ["SPRAT_TEST_SOURCE"]
 
-# Shells make background processes ignore Ctrl-C, and Python does not change this.
+# A shell makes background programs ignore SIGINT, and Python keeps this setting.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Far longer than the whole test takes. Then it prints where each thread is, and ends.
+# After 120 s, far more than the tests take, the process prints its stacks and ends.
 faulthandler.dump_traceback_later(120, exit=True)
 
 
@@ -51,7 +51,7 @@ class Flow(unittest.TestCase):
         again = flow.copy(URL, str(self.place), receive_buffer=0)
         self.assertTrue(again.unchanged)
         self.assertIsNone(again.blake3)
-        # The file is verified by its own hash, and copied from disk to disk.
+        # A local file is copied too, and checked with the given hash.
         self.assertEqual(flow.copy(SOURCE, self.place / "local", blake3=outcome.blake3).blake3, outcome.blake3)
 
     def test_several_hosts_and_streams_share_the_work(self):

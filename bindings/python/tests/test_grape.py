@@ -1,4 +1,4 @@
-"""Tests what sprat.grape promises, with NumPy as the reference."""
+"""Tests sprat.grape, with NumPy's results as the reference."""
 
 import copy
 import multiprocessing
@@ -17,7 +17,7 @@ import sprat.grape as grape
 SUM = "VARI xi; VARJ xj, mj; VARF sum; CONST scale = 1; sum += scale * mj * (xj - xi)"
 
 MANY = 2_000_000
-# Prints by how many bytes a separate process grows when it runs a kernel on a view of many numbers.
+# A program that prints by how many bytes its memory grows when a kernel runs on a large view.
 GROWN = f"""
 import sys, numpy, sprat.grape as grape
 
@@ -79,7 +79,7 @@ class Grape(unittest.TestCase):
             self.check(results, want, 1e-6)
 
     def test_precision_follows_the_arrays_unless_it_is_chosen(self):
-        # Positions of 1e6 +- 0.5. f32 distinguishes positions there only by a sixteenth.
+        # Positions near 1e6, where f32 has a resolution of 1/16.
         xi, xj = self.xi + 1e6, self.xj + 1e6
         want = expected(xi, xj, self.mj)
         kernel = grape.compile(SUM)
@@ -94,14 +94,13 @@ class Grape(unittest.TestCase):
             self.assertEqual(kernel(i, j)["sum"].dtype, dtype)
         self.assertEqual(grape.compile(SUM, "f32")([xi], [xj, self.mj])["sum"].dtype, numpy.float32)
         self.assertEqual(grape.compile(SUM, "f64")([xi.astype("f4")], [xj, self.mj])["sum"].dtype, numpy.float64)
-        # A constant beyond the range of f32 is an error, and not another number.
+        # A constant that f32 cannot represent is refused, and not replaced by 0 or infinity.
         narrow = [self.xi.astype("f4")], [self.xj.astype("f4"), self.mj.astype("f4")]
         for scale, says in ((1e-60, "^constant scale is 1e-60, and 0 in f32"), (1e60, "and infinity in f32")):
             with self.assertRaisesRegex(ValueError, says):
                 kernel(*narrow, scale=scale)
             self.check(grape.compile(SUM, "f64")(*narrow, scale=scale), scale * want, scale * 1e-6)
-        # A number that one precision cannot represent is an error of the calls in that precision.
-        # The error states the place.
+        # A kernel that f32 cannot compile fails in the calls that need f32, with the error's line.
         large = grape.compile("VARI xi; VARJ xj; VARF a\na += (xj - xi) * 1e300")
         large([xi], [xj])
         with self.assertRaises(grape.KernelError) as caught:
@@ -115,9 +114,9 @@ class Grape(unittest.TestCase):
             self.check(self.kernel(i, table), want)
         self.check(self.kernel(self.xi, j), want)
         self.check(self.kernel({"xi": self.xi}, j.astype("f4")), want, 1e-6)
-        # Columns in a sequence are one-dimensional arrays.
+        # The arrays in a sequence have one dimension each.
         self.check(self.kernel([self.xi], tuple(j.T)), want)
-        # A square table is read like any table: a row for each particle.
+        # The rows of a square table are particles, too.
         square = numpy.array([[1.0, 10.0], [2.0, 20.0]])
         numpy.testing.assert_array_equal(self.kernel(numpy.zeros(1), square)["sum"], [50.0])
         self.assertEqual(self.kernel(numpy.empty((0, 1)), j)["sum"].shape, (0,))
@@ -135,8 +134,7 @@ class Grape(unittest.TestCase):
             self.kernel(i, j.astype(int))
 
     def test_a_child_has_threads_of_its_own(self):
-        # Python from 3.12 on warns of a fork in a process with threads. This test is about such
-        # forks.
+        # Python 3.12 and later warns of a fork in a process with threads, which this test needs.
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         child = multiprocessing.get_context("fork")
         used, i, j = grape.compile(SUM, threads=2), [self.xi], [self.xj, self.mj]
@@ -164,7 +162,7 @@ class Grape(unittest.TestCase):
             self.assertEqual(process.exitcode, 0)
             for got in results.get():
                 numpy.testing.assert_array_equal(got, want)
-        # The parent's results are unchanged.
+        # The parent's kernel still works.
         numpy.testing.assert_array_equal(used(i, j)["sum"], want)
 
     def test_a_child_runs_while_its_parent_computes(self):
@@ -294,7 +292,7 @@ class Grape(unittest.TestCase):
         size = 8 * MANY
         for view in ("flat", "flat[:MANY]", "table[:, 1]", "table[::1, 0]", "flat[1::2]", "table.T[0]", "odd[::2].copy()"):
             self.assertLess(grown(view), size // 2, view)
-        # For these views a copy is seen. Otherwise the checks above would prove nothing.
+        # Views that must be copied use more memory, which shows that the measurement works.
         for view in ("table[::-1, 0]", "odd[::2]", "flat[::-2]", "record['x']"):
             self.assertGreater(grown(view), size // 2, view)
 
@@ -308,14 +306,15 @@ class Grape(unittest.TestCase):
                 turns.append(1)
                 time.sleep(1e-3)
 
-        # No thread is forced to release the lock: if a call kept it, `turns` would not grow between
-        # the two readings.
+        # With this interval no thread is made to release Python's lock. If a call kept the lock,
+        # the counting thread could not run during the call.
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(3600)
         other = threading.Thread(target=count)
         other.start()
         i, j, meanwhile = [x] * 3, [x] * 4, 0
-        # Each call takes as long as many turns. On a busy machine it may end before the first turn.
+        # Each call takes as long as many turns of the counting thread. On a busy machine a call may
+        # end before the first turn, so several calls are made.
         for _ in range(100):
             before = len(turns)
             kernel(i, j)

@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Optional, Union
 
 class Error(Exception):
-    """A copy failed. The destination does not exist, or is unchanged."""
+    """A copy failed. The destination is unchanged: it still has its earlier file, or none."""
 
 class UsageError(Error):
     """The arguments are invalid."""
@@ -15,10 +15,11 @@ class Denied(Error):
     """The source denies access to the file."""
 
 class Unreachable(Error):
-    """The source cannot be reached, or stopped answering. The same call continues the copy."""
+    """The source cannot be reached, or stopped answering. The same call, made again, continues the
+    copy."""
 
 class Untrusted(Error):
-    """The other end's certificate is not trusted."""
+    """The source's certificate is not trusted."""
 
 class ProtocolError(Error):
     """The source violates HTTP, or contradicts what it sent before."""
@@ -27,7 +28,7 @@ class Changed(Error):
     """The file changed repeatedly while it was fetched."""
 
 class Corrupt(Error):
-    """Bytes were changed on their way, or the file does not have the given hash."""
+    """Bytes arrived damaged, or the file does not have the given hash."""
 
 class Exists(Error):
     """The destination exists, and differs from the source."""
@@ -39,33 +40,35 @@ class Progress:
     """The progress of a copy."""
 
     done: Final[int]
-    """Bytes of the file that have arrived, and are verified as far as possible."""
+    """Bytes of the file that are complete, and verified where that is possible."""
     received: Final[int]
-    """The part of these bytes that this call received."""
+    """Bytes of `done` that this call received; an earlier call received the other bytes."""
     length: Final[Optional[int]]
     """Length of the file, bytes, if known."""
     rtt: Final[float]
-    """The latest round-trip time of a stream, seconds; 0 if not known."""
+    """Round-trip time of some stream, measured last, seconds; 0 if unknown."""
     retries: Final[int]
     """Connections that failed and were tried again."""
     wrong: Final[int]
-    """Groups of a megabyte that arrived damaged, and were fetched again."""
+    """Groups of 1 MiB that arrived damaged, and were fetched again."""
 
 class Outcome:
     """The result of a copy."""
 
     target: Final[str]
-    """Path of the file."""
+    """Path of the destination file."""
     length: Final[int]
-    """Its length, bytes."""
+    """Length of the file, bytes."""
     blake3: Final[Optional[str]]
-    """Its BLAKE3 hash, hexadecimal; None if the file existed already."""
+    """BLAKE3 hash of the file, hexadecimal. None if the file existed already and the call gave
+    neither `blake3` nor `sha256`."""
     verified: Final[bool]
-    """Whether all groups were verified by the source's hashes, or the file by a given one."""
+    """Whether all groups were verified by the source's hashes, or the file by a given hash."""
     unchanged: Final[bool]
-    """Whether nothing was done, since the file existed with the source's length and time."""
+    """Whether the file existed already, with the source's length and time, and was not copied."""
     sources: Final[list[tuple[str, int]]]
-    """Bytes received from each host, beginning with the host whose version was copied."""
+    """Bytes received from each host. The first host is the one whose version of the file was
+    copied. Empty if nothing was copied."""
     progress: Final[Progress]
     """The progress at the end."""
     seconds: Final[float]

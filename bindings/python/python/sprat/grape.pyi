@@ -21,8 +21,8 @@ class KernelError(Error):
 
 @final
 class Kernel:
-    """A compiled kernel. It can be called from several threads, and in children of a fork. It can
-    be pickled and copied; the copy is compiled again for its processor."""
+    """A compiled kernel. Several threads can call it, and so can the children of a fork. It can be
+    pickled and copied; a copy is compiled again, for the processor on which it is made."""
 
     @property
     def i(self) -> list[str]:
@@ -56,9 +56,10 @@ def compile(
 ) -> Kernel:
     """Compiles a kernel's text.
 
-    precision is that of variables and results for which the kernel states none; None follows the
-    arrays of each call: f64 if one of them is float64, otherwise f32. ValueError: more than 16
-    threads for each processor."""
+    precision applies to variables and results for which the kernel states none. If precision is
+    None, each call's arrays decide: f64 if one of them is float64, otherwise f32. threads: None is
+    one per processor; more than 16 for each processor is a ValueError. target: None is the best
+    instruction set of this processor."""
 
 def kernels() -> dict[str, str]:
     """Returns the texts of the built-in kernels by name."""

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Adds the addresses of a server's instances to the interface that has the server's own address,
-now and after each restart of the server.
+"""Adds the addresses of a server's instances to the interface that has the server's own address.
 
-The server's own address, by which Ansible is connected, is never changed. An address is removed
-only if an earlier run added it and the plan no longer has it.
+The module adds an address at once, and to the configuration that restores it when the server
+starts. It never changes the server's own address, over which Ansible is connected. It removes an
+address only if an earlier run added the address and the plan no longer has it.
 """
 
 import json
@@ -12,7 +12,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-# If NetworkManager manages the interface: the addresses that earlier runs added to its profile.
+# Records the addresses that earlier runs added to a profile of NetworkManager.
 PUT = "/var/lib/sprat/addresses"
 MARK = "# sprat: addresses of a rack's instances"
 
@@ -26,7 +26,7 @@ def read(path):
 
 
 def profile(module, interface):
-    """Returns NetworkManager's profile of an interface; None if it does not manage it."""
+    """Returns NetworkManager's profile of an interface; None if there is no such profile."""
     if not module.get_bin_path("nmcli"):
         return None
     code, out, _ = module.run_command(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", interface])
@@ -34,11 +34,9 @@ def profile(module, interface):
 
 
 def keeper(index, interface):
-    """Returns the file that stores the addresses, and a function that renders one address for it.
-
-    They belong to the service that manages the interface: systemd-networkd or ifupdown. Returns
-    (None, None) if neither does.
-    """
+    """Returns the file in which the interface's manager keeps addresses, and a function that
+    formats an address for this file. Both are None if neither systemd-networkd nor
+    /etc/network/interfaces manages the interface."""
     found = re.search(r"^NETWORK_FILE=(.+)$", read("/run/systemd/netif/links/%s" % index), re.MULTILINE)
     if found:
         folder = "/etc/systemd/network/%s.d" % os.path.basename(found.group(1))
@@ -65,7 +63,10 @@ def main():
     links = json.loads(module.run_command(["ip", "-json", "address"], check_rc=True)[1])
     at = [(link, net) for link in links for net in link.get("addr_info", []) if net.get("local") == own]
     if not at:
-        module.fail_json(msg="no interface has %s, the server's own address in the plan: give it that first" % own)
+        module.fail_json(
+            msg="no interface has %s, the server's own address in the plan: configure it first"
+            % own
+        )
     link, net = at[0]
     interface, prefix = link["ifname"], net["prefixlen"]
     has = [one["local"] for one in link["addr_info"]]
@@ -73,8 +74,9 @@ def main():
     path, entry = (PUT, "address %s\n".__mod__) if managed else keeper(link["ifindex"], interface)
     if path is None:
         module.fail_json(
-            msg="neither systemd-networkd nor NetworkManager nor /etc/network/interfaces (with `source interfaces.d/*`) cares for %s: an "
-            "address would be gone when the server starts again; have one of them do it" % interface
+            msg="neither systemd-networkd nor NetworkManager nor /etc/network/interfaces (with "
+            "`source interfaces.d/*`) manages %s, so an address would be lost when the server "
+            "restarts: let one of them manage it" % interface
         )
     nets = ["%s/%d" % (one, prefix) for one in wanted]
     text = MARK + "\n" + "".join(entry(one) for one in nets) if nets else ""
@@ -82,7 +84,8 @@ def main():
     kept = re.findall(r"(?im)^\s*address[\s=]+([0-9a-f.:]+)/", before)
     stale = [one for one in kept if one in has and one not in wanted and one != own]
     missing = [one for one in wanted if one not in has]
-    # Addresses to add to the profile, and addresses that an earlier run added and the plan lacks.
+    # For NetworkManager's profile: `new` are addresses that it lacks; `old` are addresses that an
+    # earlier run added and that the plan no longer has.
     new = [one for one in wanted if one not in kept] if managed else []
     old = [one for one in kept if one not in wanted and one != own] if managed else []
     changed = bool(stale or missing or text != before)

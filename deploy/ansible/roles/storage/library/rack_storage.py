@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Sets up disks of a server: joins several disks as RAID-0, makes a filesystem, and mounts it.
+"""Makes a filesystem on one disk, or on several disks joined as RAID-0, and mounts it at `base`.
 
-Arrays and filesystems that this module made stay; a run that was interrupted is continued. A disk
-that holds anything else is refused, unless `erase` contains its identity. A disk that is in use is
-always refused. With `look`, the module only checks the disks.
+The module keeps an array or a filesystem that it made before, and continues a run that stopped half
+way. It refuses a disk that holds anything else, unless `erase` has the disk's identity. It refuses
+a disk in use in any case. With `look` the module only checks the disks, and changes nothing.
 """
 
 import json
@@ -15,7 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 CHUNK_KB = 64
 BLOCK_KB = 4
-APPEAR = 10  # limit in seconds until a new device has its name
+APPEAR = 10  # seconds to wait until a device has its name in /dev
 
 
 class Refused(Exception):
@@ -43,28 +43,28 @@ class Storage:
         return out.strip() if not code else ""
 
     def blkid(self, device):
-        """Returns blkid's description of a device, probed now and not from blkid's cache."""
+        """Returns blkid's tags of a device, read from the device and not from blkid's cache."""
         out = self.run("blkid", "--probe", "--output", "export", device, fails=True)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
     def disk(self, name):
-        """Finds a disk by its name. Raises Refused if there is none, or if it is no whole disk."""
+        """Finds a disk by its name; raises Refused if there is none or it is not a whole disk."""
         tried = [name] if name.startswith("/dev/") else ["/dev/" + name, "/dev/disk/by-id/" + name]
         path = next((os.path.realpath(one) for one in tried if os.path.exists(one)), None)
         if path is None:
-            raise Refused("there is no disk %s: `lsblk -o NAME,SERIAL,SIZE` tells those that are there" % name)
+            raise Refused("there is no disk %s: `lsblk -o NAME,SERIAL,SIZE` lists the disks" % name)
         columns = "NAME,TYPE,SIZE,SERIAL,WWN,MOUNTPOINTS"
         told = json.loads(self.run("lsblk", "--json", "--bytes", "--paths", "--output", columns, path))["blockdevices"][0]
         if told["type"] != "disk":
-            raise Refused("%s is a %s: whole disks are joined" % (name, told["type"]))
+            raise Refused("%s is a %s: name a whole disk" % (name, told["type"]))
         short = os.path.basename(path)
-        # A disk without serial number and WWN is identified by name and size, as nothing else is
-        # known.
+        # A disk may have neither a serial number nor a WWN: its name and size identify it then.
         identity = told["serial"] or told["wwn"] or "%s-%s" % (short, told["size"])
         return {"name": name, "path": path, "short": short, "identity": identity.strip(), "tree": told}
 
     def in_use(self, disk):
-        """Returns how a disk is in use. Such a disk is never written to, whatever `erase` says."""
+        """Lists the uses of a disk, such as mounts. With any use the disk is refused, even if
+        `erase` has its identity."""
         with open("/proc/swaps") as swaps:
             swapped = [line.split()[0] for line in swaps.readlines()[1:]]
         found = []
@@ -74,13 +74,14 @@ class Storage:
             queue += part.get("children", [])
             found += ["mounted at " + at for at in part.get("mountpoints") or [] if at and at != "[SWAP]"]
             if part["name"] in swapped:
-                found.append("swapped to")
+                found.append("used for swap")
             if part is not disk["tree"] and part["type"] != "part":
                 found.append("part of %s (%s)" % (part["name"], part["type"]))
         return sorted(set(found))
 
     def holds(self, disk):
-        """Returns what is on a disk. Raises Refused if it cannot be read: it may not be empty."""
+        """Lists the signatures and partitions on a disk. Raises Refused if the disk cannot be read:
+        a disk that cannot be read does not count as empty."""
         out = self.run("wipefs", "--no-act", "--json", disk["path"])
         signatures = json.loads(out)["signatures"] if out else []
         found = []
@@ -91,7 +92,7 @@ class Storage:
         return sorted(set(found))
 
     def members(self, disks):
-        """Returns the UUID of our array that consists of exactly these disks, or None."""
+        """Returns the UUID of our array if it consists of exactly these disks; None otherwise."""
         uuids = set()
         for disk in disks:
             told = self.run("mdadm", "--examine", "--export", disk["path"], fails=True)
@@ -103,7 +104,7 @@ class Storage:
         return uuids.pop() if len(uuids) == 1 else None
 
     def running(self, disks):
-        """Returns the device of the running array that consists of these disks, or None."""
+        """Returns the device of the running array that has all of these disks, or None."""
         holders = [os.listdir("/sys/class/block/%s/holders" % disk["short"]) for disk in disks]
         names = set(name for one in holders for name in one if name.startswith("md"))
         return "/dev/" + names.pop() if len(names) == 1 and all(len(one) == 1 for one in holders) else None
@@ -113,10 +114,10 @@ class Storage:
             at = [line.split()[0] for line in mounts if line.split()[1] == self.base]
         return os.path.realpath(at[-1]) if at else None
 
-    # Checks and changes.
+    # The changes.
 
     def look(self):
-        """Returns the present state (None if it cannot be determined), and a list of problems."""
+        """Returns the present state, or None if it cannot be determined, and a list of problems."""
         wrong, disks = [], []
         for name in self.params["disks"]:
             try:
@@ -124,7 +125,7 @@ class Storage:
             except Refused as refused:
                 wrong.append(str(refused))
         if len(set(disk["path"] for disk in disks)) != len(disks):
-            wrong.append("storage.disks has one disk twice")
+            wrong.append("storage.disks names a disk twice")
         if wrong:
             return None, wrong
         tools = ["wipefs", "blkid", "mkfs." + self.kind] + (["mdadm"] if len(disks) > 1 else [])
@@ -138,37 +139,45 @@ class Storage:
         erased = []
         if ours and on.get("TYPE") != self.kind:
             wrong.append(
-                "%s has our filesystem of the kind %s, storage.filesystem says %s: what is on it is not made into another; "
-                "say %s, or empty it by hand" % (device, on.get("TYPE"), self.kind, on.get("TYPE"))
+                "%s has Sprat's filesystem as %s, and storage.filesystem is %s: Sprat does not "
+                "convert filesystems; set storage.filesystem to %s, or erase the filesystem by hand"
+                % (device, on.get("TYPE"), self.kind, on.get("TYPE"))
             )
         elif array and on and not ours and device:
-            wrong.append("%s has a %s that is not ours: empty it by hand" % (device, on.get("TYPE", on.get("PTTYPE"))))
+            wrong.append(
+                "%s has a %s that Sprat did not make: erase it by hand"
+                % (device, on.get("TYPE", on.get("PTTYPE")))
+            )
         elif not array and not ours:
             for disk in disks:
                 who = "%s (%s, serial %s)" % (disk["name"], disk["path"], disk["identity"])
                 try:
                     holds, used = self.holds(disk), self.in_use(disk)
                 except Refused as refused:
-                    wrong.append("%s cannot be read, so nobody knows what it holds, and nothing is touched: %s" % (who, refused))
+                    wrong.append("%s cannot be read, so no disk is changed: %s" % (who, refused))
                     continue
                 if used:
-                    wrong.append("%s is %s: end that first, or take it out of storage.disks" % (who, ", ".join(used)))
+                    wrong.append(
+                        "%s is in use (%s): end this use, or remove the disk from storage.disks"
+                        % (who, ", ".join(used))
+                    )
                 elif holds and disk["identity"] not in self.params["erase"]:
                     wrong.append(
-                        "%s holds %s, and nothing is touched; if that may go for ever, say so in the description: "
-                        "[storage] erase = [\"%s\"]" % (who, ", ".join(holds), disk["identity"])
+                        "%s holds %s, so no disk is changed; to let Sprat erase the disk, add "
+                        "to the description: [storage] erase = [\"%s\"]"
+                        % (who, ", ".join(holds), disk["identity"])
                     )
                 elif holds:
                     erased.append((disk, holds))
         at = self.mounted()
         if at and at != device:
-            wrong.append("%s is mounted from %s: unmount that first" % (self.base, at))
+            wrong.append("%s is mounted at %s: unmount it first" % (at, self.base))
         if not at and os.path.isdir(self.base) and os.listdir(self.base):
-            wrong.append("%s has files, which mounting would hide: move them away first" % self.base)
+            wrong.append("%s has files, which a mount would hide: move them away first" % self.base)
         for line in self.others("/etc/fstab"):
             words = line.split()
             if len(words) > 1 and words[1] == self.base and not line.startswith("#"):
-                wrong.append("/etc/fstab mounts something else at %s: take that line out first" % self.base)
+                wrong.append("/etc/fstab has another mount at %s: remove that line" % self.base)
         return {"disks": disks, "array": array, "device": device, "ours": ours, "on": on, "erased": erased, "at": at}, wrong
 
     def lines(self, path):
@@ -179,14 +188,14 @@ class Storage:
             return []
 
     def step(self, what, *commands):
-        """Records a change and makes it; in check mode only records it."""
+        """Records a change, and makes it unless in check mode."""
         self.done.append(what)
         if not self.module.check_mode:
             for command in commands:
                 command() if callable(command) else self.run(*command)
 
     def others(self, path):
-        """Returns the lines of a file, except our mark and our line after it."""
+        """Returns the lines of a file without our mark, and without our line, which follows it."""
         after, ours = [], False
         for line in self.lines(path):
             if not ours and line != self.mark:
@@ -195,7 +204,8 @@ class Storage:
         return after
 
     def line(self, path, text):
-        """Sets our line, after our mark, in a file with other lines. Returns whether it changed."""
+        """Puts our mark and `text` into a file, in place of our previous line. Returns whether the
+        file changes."""
         lines = self.lines(path)
         if lines.count(self.mark) == 1 and lines[lines.index(self.mark) + 1:][:1] == [text]:
             return False
@@ -235,18 +245,18 @@ class Storage:
                 + ["--name=" + self.name, "--raid-devices=%d" % count] + paths,
             )
         elif count > 1 and not device:
-            self.step("%s: assembled of %s" % (self.array, ", ".join(paths)), ["mdadm", "--assemble", self.array] + paths)
+            self.step("%s: assembled from %s" % (self.array, ", ".join(paths)), ["mdadm", "--assemble", self.array] + paths)
         if count > 1 and not self.module.check_mode:
             self.settle(self.array)
             array = array or self.members(disks)
             device = self.running(disks)
             if not array or not device:
-                raise Refused("%s was made and is not there: `cat /proc/mdstat`" % self.array)
+                raise Refused("%s was made but does not run: see `cat /proc/mdstat`" % self.array)
         if array:
             conf = "/etc/mdadm/mdadm.conf" if os.path.isdir("/etc/mdadm") else "/etc/mdadm.conf"
             if self.line(conf, "ARRAY %s metadata=1.2 UUID=%s" % (self.array, array)):
                 if self.module.get_bin_path("update-initramfs"):
-                    self.step("the initial filesystem knows the array", ["update-initramfs", "-u"])
+                    self.step("initramfs: updated for the array", ["update-initramfs", "-u"])
         on = self.blkid(device) if device else {}
         if not found["ours"] and not (on.get("LABEL") == self.name and on.get("USAGE") == "filesystem"):
             self.step("%s: %s%s" % (device or self.array, self.kind, self.stripes(count)), lambda: self.format(device, count))
@@ -255,7 +265,7 @@ class Storage:
         options = "noatime,nofail,x-systemd.device-timeout=30s"
         if self.line("/etc/fstab", "UUID=%s %s %s %s 0 2" % (uuid, self.base, self.kind, options)):
             if os.path.isdir("/run/systemd/system"):
-                self.step("systemd knows where it is mounted", ["systemctl", "daemon-reload"])
+                self.step("systemd: reads /etc/fstab", ["systemctl", "daemon-reload"])
         if not found["at"]:
             if not os.path.isdir(self.base):
                 self.step(self.base + ": made", lambda: os.makedirs(self.base))
@@ -285,7 +295,10 @@ class Storage:
         for path in [disk["path"] for disk in disks] + ([device] if device else []):
             setting = "/sys/class/block/%s/queue/read_ahead_kb" % os.path.basename(path)
             if self.lines(setting) != [str(wanted)]:
-                self.step("%s: %d KB are read ahead" % (path, wanted), lambda to=setting: self.set(to, wanted))
+                self.step(
+                    "%s: read-ahead of %d KB" % (path, wanted),
+                    lambda to=setting: self.set(to, wanted),
+                )
 
     def set(self, path, value):
         with open(path, "w") as file:
@@ -295,7 +308,7 @@ class Storage:
 def main():
     module = AnsibleModule(
         argument_spec={
-            # The name of the array and the label of the filesystem, which identify them as ours.
+            # Name of the array, and label of the filesystem. The module knows its own by this name.
             "name": {"type": "str", "default": "sprat"},
             "disks": {"type": "list", "elements": "str", "required": True},
             "erase": {"type": "list", "elements": "str", "default": []},
