@@ -13,7 +13,8 @@ use zerocopy::FromZeros;
 /// pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory for `len` items: reserved at once, resident once touched.
+/// Zeroed memory for `len` items. Its address space is reserved at once; a page becomes resident
+/// when it is first touched.
 pub(crate) struct Mapping<T> {
     items: NonNull<T>,
     len: usize,
@@ -80,8 +81,8 @@ pub(crate) fn prefetch<T>(item: &T) {
     let _ = item;
 }
 
-/// The memory of a mapping: from the kernel, or from the heap where the kernel is out of reach
-/// (Miri).
+/// The memory of a mapping. It comes from the kernel, or under Miri, which cannot map memory, from
+/// the heap.
 #[cfg(not(miri))]
 struct Raw {
     base: NonNull<u8>,

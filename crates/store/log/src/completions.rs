@@ -54,8 +54,9 @@ impl Log {
     }
 
     /// Adds a completion from another log, given by its table of completions, key and sequence
-    /// number. Writes nothing if this log knows a later operation of the slot, or at least as much
-    /// of this operation. Returns whether the completion was written.
+    /// number. Writes nothing if this log knows a later operation of the slot, or if `completion`
+    /// adds nothing to what this log knows of the operation. Returns whether the completion was
+    /// written.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the completion, or has none until more of

@@ -20,8 +20,8 @@ pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 /// head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
-/// Segments on disk that writers leave to removals when the disk is full, beyond the cleaner's: a
-/// removal needs room for its tombstone.
+/// Segments on disk that writers leave to removals when the disk is full, in addition to
+/// [`CLEANER_SEGMENTS`]: a removal needs room for its tombstone.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
 /// Segments that a disk must have room for beyond those in use, so that a log on it can be emptied:
@@ -94,8 +94,9 @@ pub enum ConfigError {
 
 impl Config {
     /// Returns the usual configuration for `memory` bytes of memory. A segment has a 32nd of the
-    /// memory, but at least 512 KB and at most 8 MB: from 64 MB of memory on, objects of any size
-    /// fit. The disk may have twice as many segments as the memory, and 16 more.
+    /// memory, but at least 512 KB and at most 8 MB. From 64 MB of memory on, objects of any
+    /// permitted size fit. The disk may hold 16 more than twice the segments that fit into the
+    /// memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -130,8 +131,8 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Returns the smallest number of segments on disk that can hold all that fits in memory, and
-    /// leaves room for the cleaner.
+    /// Returns the smallest number of segments on disk that can hold everything that fits in
+    /// memory, and that leaves room for the cleaner.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS

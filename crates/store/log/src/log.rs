@@ -26,7 +26,7 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
 /// Upper limit of the reserve: seglets that writers of objects leave to the cleaner and to
-/// removals. The limit is the run of the longest entry, and a few more.
+/// removals. The limit is the number of seglets of the longest entry, and a few more.
 const RESERVE_MAX: usize = 24;
 
 /// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
@@ -89,7 +89,8 @@ pub struct Written {
     pub reference: Ref,
 }
 
-/// Who appends to the head. This limits the memory that the append may take: see [`Log::floor`].
+/// Who appends to the head. The memory that the append may take depends on this: see
+/// [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Appender {
     /// Objects.
@@ -307,9 +308,9 @@ impl Log {
         self.write(table, key, value, None, operation)
     }
 
-    /// Writes an object of another log, with its type and version there. Writes nothing if this log
-    /// has the same or a later version of the key. Returns whether the object was written. Later
-    /// writes of the key get higher versions.
+    /// Writes an object of another log, with the type and version that it has in that log. Writes
+    /// nothing if this log has the same or a later version of the key. Returns whether the object
+    /// was written. Later writes of the key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
@@ -331,11 +332,11 @@ impl Log {
         self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
-    /// Raises the version at which new keys begin to at least `version`, that of another log whose
-    /// objects are [adopted](Self::adopt). Returns whether the newest head's header already records
-    /// `version` or a higher one, so that a recovery of this log finds it. A safe version above
-    /// `version` in memory does not suffice: it may be due to removals in a part of the log that
-    /// another server recovers.
+    /// Raises the version at which new keys begin to at least `version`, the safe version of
+    /// another log whose objects are [adopted](Self::adopt). Returns whether the newest head's
+    /// header already records `version` or a higher one, so that a recovery of this log finds it. A
+    /// safe version above `version` in memory does not suffice, because it may result from removals
+    /// in a part of the log that another server recovers.
     pub fn raise_version(&mut self, version: u64) -> bool {
         self.safe_version = self.safe_version.max(version);
         version <= self.head_version

@@ -1,10 +1,11 @@
 //! Replication: the bytes that the disk still has to write, and the segments that it may free.
 //!
 //! The order of replication makes a crash harmless at any moment. Two rules hold for a node's own
-//! disk (decision 15 has those for replicas on other servers). A head's bytes are handed out only
-//! once its predecessor is sealed and wholly durable. A head's digest leaves out a cleaned segment
-//! only if the survivors that it lists instead were wholly durable when the head was opened. So all
-//! segments that the digest of the newest head on disk lists are there.
+//! disk (decision 15 has the rules for replicas on other servers). A head's bytes are handed out
+//! only once its predecessor is sealed and wholly durable. A head's digest leaves out a cleaned
+//! segment only if the survivors that it lists instead were wholly durable when the head was
+//! opened. So all segments that are listed by the digest of the newest head on disk are on the
+//! disk.
 
 use crate::log::{Appender, Log};
 use crate::{Durability, Ref};
@@ -83,7 +84,8 @@ impl Log {
             || segment.closed
             || segment.role == Role::Survivor
         {
-            // Until a survivor is durable, its entries are also in the segments they came from.
+            // Until a survivor is durable, its entries are also in the segments from which they
+            // were moved.
             return true;
         }
         let mut offset = 0;
@@ -97,8 +99,9 @@ impl Log {
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// Returns the next bytes to replicate: of the oldest head that is not yet sealed and wholly
-    /// durable, or of a survivor if that head has none. `None`: there are none for now.
+    /// Returns the next bytes to replicate: those of the oldest head that is not yet sealed and
+    /// wholly durable, or, if that head has none, those of a survivor. Returns `None` if there are
+    /// none for now.
     ///
     /// After handing the bytes to the disk, report them with [`Log::mark_submitted`].
     #[must_use]
@@ -166,8 +169,8 @@ impl Log {
     }
 
     /// Returns the segments that are not yet sealed and wholly durable: heads, oldest first, then
-    /// survivors. For an owner that keeps several replicas, each with its own progress; an owner
-    /// with one replica calls [`next_pending`](Self::next_pending).
+    /// survivors. An owner that keeps several replicas of a segment calls this, since each replica
+    /// has its own progress. An owner with one replica calls [`next_pending`](Self::next_pending).
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
             let segment = self.memory.segment(slot);
@@ -214,9 +217,9 @@ impl Log {
     /// seal is too.
     ///
     /// # Panics
-    /// When those bytes, or the seal, were never submitted: an error of the caller.
+    /// When those bytes, or the seal, were never reported as submitted: an error of the caller.
     pub fn mark_durable(&mut self, segment: u64, up_to: usize, sealed: bool) {
-        // A segment that is unknown by now was wholly durable, and has been cleaned since.
+        // A segment that is no longer known was wholly durable, and has been cleaned since.
         let Some(&slot) = self.memory.by_id.get(&segment) else { return };
         let segment = self.memory.segment_mut(slot);
         assert!(up_to <= segment.submitted || segment.closed || segment.cleaned);

@@ -14,7 +14,7 @@ const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 /// entry, so that little of the extent's end is unused.
 const LONG_RUN: usize = 8;
 
-/// Seglets that a segment takes at a time when memory is plentiful: as many as a huge page has.
+/// Seglets that a segment takes at a time when memory is plentiful: the number in a huge page.
 const EXTENT_GROWTH: usize = 32;
 
 /// A contiguous piece of a segment's memory: whole entries, then room for more.
@@ -45,7 +45,7 @@ pub(crate) struct Segment {
     pub(crate) id: u64,
     pub(crate) role: Role,
     /// The segment's memory: in log order until the segment is closed, in any order afterwards. If
-    /// it is empty, only the replica on disk is left.
+    /// there is none, only the replica on disk is left.
     pub(crate) extents: Vec<Extent>,
     /// Bytes ever appended: the length of the segment's byte stream.
     pub(crate) appended: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Returns the number of the segment's seglets, without those in `limbo`.
+    /// Returns the number of the segment's seglets, not counting those in `limbo`.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -100,7 +100,7 @@ impl Segment {
     }
 }
 
-/// Why there is no room for an entry.
+/// Why an entry did not get room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NoRoom {
     /// The segment would be longer than a segment may be.

@@ -233,8 +233,9 @@ impl Log {
         }
     }
 
-    /// Returns the number of finished combinations, from the oldest on, that are durable: all their
-    /// survivors, and the log up to their position.
+    /// Returns the number of finished combinations, from the oldest on, that are durable. A
+    /// combination is durable when all its survivors are, and when the log is durable up to the
+    /// combination's position.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();

@@ -31,7 +31,7 @@ use sprat_wire::tablet::hash;
 /// The largest number of entries that a slice examines.
 pub const SLICE_ENTRIES: usize = 32;
 
-/// Bytes examined after which a slice ends.
+/// A slice ends once it has examined or moved this number of bytes.
 pub const SLICE_BYTES: usize = 16 << 10;
 
 /// The largest number of cleaning slices that one write pays for while there is room for the write.
@@ -95,7 +95,7 @@ impl Cleaner {
     }
 }
 
-/// The rest of a slice's budget.
+/// The number of entries and bytes that the current slice may still examine or move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     entries: usize,
@@ -215,7 +215,8 @@ impl Log {
         count
     }
 
-    /// Returns whether an entry is alive, and removes a dead one from the counters.
+    /// Returns what an entry is if it is alive. If it is dead, subtracts it from the counters and
+    /// returns `None`.
     pub(super) fn check_live(&mut self, visit: &Visit, slot: u32) -> Option<Live> {
         self.cleaner.stats.scanned_bytes += visit.len as u64;
         match visit.kind {

@@ -234,9 +234,9 @@ impl<R: ReadAt> FrameReader<R> {
         self.corruption(found.frame, position, found.segment, expected, what)
     }
 
-    /// Examines a frame that does not begin with a chunk header: it was never used, it was reused
-    /// and its new segment's first write was torn, or it is damaged. Chunks further back in it show
-    /// whether it is damaged.
+    /// Examines a frame that does not begin with a chunk header. The frame was never used, or it
+    /// was reused and its new segment's first write was torn, or it is damaged. Chunks further back
+    /// in the frame show whether it is damaged.
     fn examine_unnamed(
         &self,
         frame: u32,
