@@ -1,4 +1,4 @@
-//! Buffers for the bodies of responses that are composed rather than found in the log.
+//! Buffers for the bodies of responses that are composed, because they are not in the log as such.
 
 use crate::shares::Shares;
 use sprat_wire::op::REPLICA_BYTES;
@@ -7,8 +7,8 @@ use sprat_wire::op::REPLICA_BYTES;
 /// that needs more buffers asks the client to retry.
 pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// The largest number of explanations in flight at once, which are not counted among those buffers;
-/// further replies are sent without an explanation.
+/// The largest number of explanations in flight at once, which are not counted among
+/// [`MAX_BUFFERS`]. Further replies are sent without an explanation.
 const MAX_TEXTS: usize = 4096;
 
 /// Capacity, in bytes, up to which a released buffer keeps its memory.

@@ -33,7 +33,7 @@ impl AccessRules {
         self.clients[number] = (certificate.role == Role::Client).then(client);
     }
 
-    /// Sets the names of the tables that are on this server.
+    /// Sets the names of the tables of which this server has tablets.
     pub(crate) fn set_table_names(&mut self, names: Vec<(u32, String)>) {
         self.names = names.into_iter().collect();
         self.clients.iter_mut().flatten().for_each(|client| client.last = None);
@@ -49,7 +49,7 @@ impl AccessRules {
         }
     }
 
-    /// Returns the peer's rights to a table that is here; `None` for none.
+    /// Returns the peer's rights to a table of this server; `None` for none.
     #[inline]
     pub(crate) fn rights(&mut self, peer: Requester, table: u32) -> Option<Rights> {
         if peer.role() != Some(Role::Client) {

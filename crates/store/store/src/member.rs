@@ -1,5 +1,5 @@
-//! The service of a cluster's node: a master, and the replicas it keeps for other masters, behind
-//! one port.
+//! The service of a cluster's node: a master, and the replicas that the node keeps for other
+//! masters, behind one port.
 
 use crate::answers::denied;
 use crate::master::{self, Master, NeededReplicas};

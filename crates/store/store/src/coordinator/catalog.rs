@@ -22,7 +22,7 @@ pub const MAX_SERVERS: usize = 1024;
 /// beyond it.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
-/// Highest [`Catalog::incarnation`] that is drawn; versions do not exceed it either.
+/// The highest [`Catalog::incarnation`] that is drawn at random. Versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
 /// The largest number of tablets that a new table gets by default: one for each server, up to this.
@@ -63,13 +63,13 @@ impl From<MetadataError> for Refusal {
 /// metadata as they were. Each change raises the [`version`](Self::version), by which servers know
 /// whether they are up to date.
 ///
-/// After [`Refusal::Lost`] memory and metadata may differ: [`lost`](Self::lost) then says why, and
-/// the coordinator must drop the catalog and open it again in a new term. A coordinator that does
-/// not lead holds one that is [`absent`](Self::absent).
+/// After [`Refusal::Lost`] memory and metadata may differ. Then [`lost`](Self::lost) returns the
+/// reason, and the coordinator must drop the catalog and open it again in a new term. A coordinator
+/// that does not lead holds an [`absent`](Self::absent) catalog.
 pub struct Catalog<M> {
     /// `None` if the catalog is [absent](Catalog::absent).
     metadata: Option<M>,
-    /// Why the catalog must be read again before it is used, if it must.
+    /// Why the catalog must be read again before it is used; `None` if it need not be.
     lost: Option<String>,
     pub(super) tables: BTreeMap<String, TableEntry>,
     pub(super) servers: BTreeMap<u32, ServerEntry>,
@@ -81,8 +81,8 @@ pub struct Catalog<M> {
     incarnation: u64,
     cluster: u64,
     checksums: Checksums,
-    /// Whether the metadata are from before rows had checksums; then the next change seals all
-    /// rows.
+    /// Whether the metadata were written before rows had checksums. If so, the next change adds the
+    /// checksums to all rows.
     is_unsealed: bool,
 }
 
@@ -93,8 +93,8 @@ const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
 
 impl<M: Metadata> Catalog<M> {
-    /// Reads the catalog from its metadata and raises its version: servers that have polled with
-    /// that version or a later one know this leader. If the metadata are empty, begins a cluster
+    /// Reads the catalog from its metadata and raises its version. Servers that have polled with
+    /// the new version or a later one know this leader. If the metadata are empty, begins a cluster
     /// with id `new_cluster`.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl<M: Metadata> Catalog<M> {
     /// Reads the catalog of a coordinator that is the only one of its cluster. Unlike
     /// [`open`](Self::open) it writes nothing if there is a cluster already, so that a coordinator
     /// can start on a full disk. `life` is a random number, from which the
-    /// [`incarnation`](Self::incarnation) is taken.
+    /// [`incarnation`](Self::incarnation) is computed.
     ///
     /// # Errors
     /// When the metadata cannot be read or written, or hold rows that this version does not
@@ -219,7 +219,7 @@ impl<M: Metadata> Catalog<M> {
         self.metadata.is_some()
     }
 
-    /// Returns why the catalog must be read again before it is used, if it must: see
+    /// Returns why the catalog must be read again before it is used; `None` if it need not be. See
     /// [`Refusal::Lost`].
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
@@ -250,7 +250,7 @@ impl<M: Metadata> Catalog<M> {
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
-    /// Returns every row except the counters', not sealed.
+    /// Returns every row except that of the counters, without checksums.
     fn rows(&self) -> Vec<Change> {
         let tables = self.tables.iter().map(|(name, parts)| table_row(name, parts));
         let servers = self.servers.iter().map(|(&id, entry)| server_row(id, entry));
@@ -259,7 +259,7 @@ impl<M: Metadata> Catalog<M> {
 
     /// Writes all rows into empty metadata, to continue the cluster from a copy of its catalog. The
     /// copy may be older than the last ids and version that the coordinator gave out, so the new
-    /// ones begin far above those in the copy.
+    /// ids and version begin far above those in the copy.
     ///
     /// # Errors
     /// If the metadata are not empty, or cannot be written.
@@ -295,7 +295,7 @@ impl<M: Metadata> Catalog<M> {
         self.cluster
     }
 
-    /// Makes the sealed row of counters; `total` is that of the other rows.
+    /// Makes the row of counters, with its checksum. `total` is the total of the other rows.
     fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
         let counters = Counters {
             cluster: self.cluster,
@@ -323,8 +323,8 @@ impl<M: Metadata> Catalog<M> {
         Some(())
     }
 
-    /// Returns a number that no other coordinator of this cluster has, earlier or later: the
-    /// version that [`open`](Self::open) began, or the random one of
+    /// Returns a number that no other coordinator of this cluster has or will have: the version
+    /// that [`open`](Self::open) began, or the number computed by
     /// [`open_standalone`](Self::open_standalone).
     pub fn incarnation(&self) -> u64 {
         self.incarnation
@@ -409,11 +409,11 @@ impl<M: Metadata> Catalog<M> {
         TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
     }
 
-    /// Creates a table, or finds it if there is one of that name. `tablets` is the number of its
-    /// tablets; zero means one for each candidate. Each tablet goes to the candidate that has the
-    /// fewest tablets. Candidates that are being drained are used only if there are no others. A
-    /// server whose log is on its own disk only serves whole tables, and is used only if no
-    /// candidate replicates its log.
+    /// Creates a table, or finds it if there is a table of that name. `tablets` is the number of
+    /// its tablets; zero means one for each candidate. Each tablet goes to the candidate that has
+    /// the fewest tablets. Candidates that are being drained are used only if there are no others.
+    /// A server whose log is only on its own disk can serve only whole tables, and is used only if
+    /// no candidate replicates its log.
     ///
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
@@ -488,11 +488,11 @@ impl<M: Metadata> Catalog<M> {
         Ok(Some(servers))
     }
 
-    /// Adds a server, or updates its locator and rack. `id` is the one it had before, or zero for a
-    /// new server. Returns the id that it has from now on.
+    /// Adds a server, or updates its locator and rack. `id` is the id that it had before, or zero
+    /// for a new server. Returns the id that it has from now on.
     ///
-    /// A server whose log is kept by others has lost its memory when it starts: it gets a new id,
-    /// and its old one is declared dead, so that others recover its tablets.
+    /// A server whose log is kept by other servers has lost its memory when it starts. So it gets a
+    /// new id, and its old id is declared dead, so that other servers recover its tablets.
     ///
     /// # Errors
     /// [`Refusal::Limit`] when locator and rack are too long for a record, or the cluster has
@@ -555,7 +555,7 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Notes that open heads of a server's log below `segment` are void: see
+    /// Records that recovery must not use open heads of a server's log below `segment`: see
     /// [`ServerEntry::min_open`].
     ///
     /// # Errors
@@ -574,12 +574,13 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Gives tablets of the dead server `gone`, or parts of them, to the server `by` that has
+    /// Gives tablets of the dead server `gone`, or parts of them, to the server `by`, which has
     /// recovered them. Entries in the log of `by` count for these tablets from segment `since` on.
-    /// A dead server that has no tablets left is removed.
+    /// If no tablet of the dead server is left, the server is removed.
     ///
-    /// More changes than the metadata accept at once are made in portions. If that is interrupted,
-    /// the tablets that are left still belong to the dead server, and are recovered again.
+    /// If there are more changes than the metadata accept at once, they are made in portions. If
+    /// that is interrupted, the tablets that are left still belong to the dead server, and are
+    /// recovered again.
     ///
     /// # Errors
     /// [`Refusal`] when the metadata cannot be changed.
@@ -639,8 +640,8 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// Commits changes, as [`commit`](Self::commit) does, and ends the moves that `ends` selects
-    /// with them.
+    /// Commits changes, as [`commit`](Self::commit) does. In the same commit it ends the moves that
+    /// `ends` selects.
     fn commit_ending(
         &mut self,
         mut changes: Vec<Change>,
@@ -655,8 +656,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Writes changes of rows, and the counters with them. `taken` is the number of ids of tables
-    /// and of servers that the changes use up. If this succeeds, the caller changes the tables and
+    /// Writes changes of rows together with the counters. `taken` is the number of table ids and of
+    /// server ids that the changes use up. If this succeeds, the caller changes the tables and
     /// servers in memory.
     pub(super) fn commit(
         &mut self,

@@ -61,9 +61,9 @@ struct ServedTablets {
 }
 
 impl ServedTablets {
-    /// Returns the index of the tablet that covers `position`, and that position. `position` is
-    /// computed, from the first tablet of the table that is here, only when the table has more than
-    /// one tablet; it is zero otherwise.
+    /// Returns the index of the tablet that covers the request's position, and that position.
+    /// `position` is called, with the table's first tablet on this server, only when the server has
+    /// more than one tablet of the table. Otherwise the position is zero.
     #[inline]
     fn find(
         tablets: &[Tablet],
@@ -91,7 +91,7 @@ impl ServedTablets {
 pub struct NeededReplicas {
     /// Ids of the masters whose replicas are needed, ascending.
     pub masters: Vec<u32>,
-    /// Nothing is known of masters with this id or a higher one: their replicas stay.
+    /// A backup knows nothing of masters with this id or a higher one, so it keeps their replicas.
     pub below: u32,
 }
 
@@ -103,14 +103,14 @@ const PREFETCH_DISTANCE: usize = 4;
 ///
 /// It is a [`Service`] without thread, clock or network of its own: a [`crate::node::Node`] calls
 /// it with the current time. Build it with [`new`](Self::new) (durable on a local disk, or not at
-/// all) or [`replicated`](Self::replicated) (durable on backups), then let a control thread send
-/// [`Command`]s through the [`Outbox`] whose [`Inbox`] it owns. Until the first [`Command::Assign`]
-/// it asks clients to retry.
+/// all) or [`replicated`](Self::replicated) (durable on backups). Then a control thread sends
+/// [`Command`]s through the [`Outbox`] that belongs to the master's [`Inbox`]. Until the first
+/// [`Command::Assign`] the master asks clients to retry.
 ///
-/// A reply leaves when everything that it reveals is durable; until then it waits in a bounded
+/// A reply leaves when everything that it reveals is durable. Until then it waits in a bounded
 /// queue, and each session has a share of that queue. A server with a lease stops answering when
 /// the lease ends. When nothing can become durable any more, the master refuses writes
-/// ([`stopped`](Self::stopped)) and goes on with reads of what is durable.
+/// ([`stopped`](Self::stopped)), but still answers reads of what is durable.
 pub struct Master<D: Disk> {
     log: Log,
     durable: Durable<D>,
@@ -131,15 +131,15 @@ pub struct Master<D: Disk> {
     counts: Counts,
     /// When the log next forgets the completions of clients that have been silent.
     age_at: Nanos,
-    /// Log position behind the last removal. A reply "not found" depends on the log up to there,
-    /// since the object may have been removed.
+    /// Log position behind the last removal. A reply "not found" waits until the log is durable up
+    /// to this position, since the object may have been removed.
     removed_at: u64,
     /// Why the master takes no more writes; `None` while it takes them.
     stopped: Option<String>,
     /// Times of requests and loop iterations, if they are measured.
     timing: Option<Timing>,
-    /// When the node's clock began. `None`: leases are compared with the time that the loop passes
-    /// in.
+    /// When the node's clock began. `None`: leases are compared with the `now` that the loop
+    /// passes.
     clock: Option<Instant>,
     /// How often the coordinator declared this process dead before.
     deaths: u64,
@@ -246,12 +246,12 @@ impl<D: Disk> Master<D> {
         self.stopped.as_deref()
     }
 
-    /// Makes the rest of the log durable and closes it in order, if this node's disk keeps it.
+    /// Makes the rest of the log durable and closes the log cleanly, if it is on this node's disk.
     /// Blocks.
     ///
     /// # Errors
-    /// [`Failed`]: the next start finds a log that was not closed in order, and replays it as after
-    /// a crash.
+    /// [`Failed`] when a request to the disk fails or has failed before. The next start then finds
+    /// a log that was not closed cleanly, and replays it as after a crash.
     pub fn close(mut self, now: Nanos) -> Result<(), Failed> {
         self.durable.close(now, &mut self.log)
     }
@@ -264,9 +264,9 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Returns whether this server may still answer for its tables: after its lease ends, another
-    /// server may. Reads the clock again, since `now` was taken before the request arrived and the
-    /// thread may have been descheduled since.
+    /// Returns whether this server may still answer requests for its tables: after its lease ends,
+    /// another server may answer them. Reads the clock again, since `now` was taken before the
+    /// request arrived and the thread may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
@@ -303,7 +303,7 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Stops taking writes, and fails those that wait for their acknowledgement.
+    /// Stops accepting writes, and fails the writes that wait to be acknowledged.
     fn stop_writes(&mut self, reason: String) {
         tracing::error!("no longer accepts writes: {reason}");
         self.stopped = Some(reason);

@@ -16,8 +16,8 @@ pub(super) enum Mark {
     Done,
 }
 
-/// Names of the counters of a request's stages: first what the RPC layer does before and after the
-/// master, then the time between the marks.
+/// Names of the counters of a request's stages: first the time that the RPC layer takes before and
+/// after the master, then the time between the marks.
 const STAGES: [&str; 4] = [
     "request_rpc_p50_ns",
     "request_parse_p50_ns",
@@ -92,8 +92,8 @@ impl Timing {
         self.seen += 1;
         if self.staged {
             let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
-            // Requests that neither find nor append lack that mark; in a frame of many requests,
-            // the marks are the last one's.
+            // Requests that neither find nor append an object lack that mark. In a frame of many
+            // requests, the marks are those of the last request.
             if [arrived, entered, parsed, found, done, departed].is_sorted() {
                 let times = [
                     (entered - arrived) + (departed - done),

@@ -14,7 +14,7 @@ pub struct WrittenCompletion {
     pub key: [u8; COMPLETION_KEY_BYTES],
     /// Sequence number of the operation in its slot.
     pub sequence: u64,
-    /// Position in the table of the key of the operation's object.
+    /// Position, in the table, of the key of the object that the operation changed.
     pub position: u64,
 }
 
