@@ -272,8 +272,8 @@ impl Election {
                 *confirmed = sent
             }
             (None, _) => self.state = State::Claiming { over: 0 },
-            // This coordinator wrote the record: in a claim whose outcome it did not get, or before
-            // it resigned, or before its process was restarted. No other coordinator leads.
+            // This coordinator wrote the record itself: in a claim whose outcome it did not get,
+            // before it resigned, or before its process was restarted. No other coordinator leads.
             (Some(leader), _) if leader.life == self.life || leader.locator == self.locator => {
                 self.note_term(now, leader.term);
                 self.state = State::Claiming { over: leader.term };

@@ -40,8 +40,8 @@ impl TableEntry {
         })
     }
 
-    /// Returns this table with the tablets within `range` split off, each of which `change` has
-    /// changed.
+    /// Returns this table with tablets divided at the ends of `range`, and with `change` applied to
+    /// each tablet within `range`.
     pub(super) fn with(&self, range: Range, change: impl Fn(TabletEntry) -> TabletEntry) -> Self {
         let mut parts = Vec::with_capacity(self.parts.len() + 2);
         for owned in self.tablets() {

@@ -51,8 +51,8 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// the search visits all tablets.
 const MOVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time from one balancing move to the next. Within it servers report loads that include the effect
-/// of the first move.
+/// Time from one balancing move to the next. Within this time the servers report loads that include
+/// the effect of the first move.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Delay before the next move after one has failed.

@@ -6,7 +6,6 @@
 //! been answered, whose next writes are probably on their way. It is held back until the number of
 //! writes that have arrived equals the number that were under way, or until half the time of a
 //! commit has passed, at most 50 us. A single writer is never held back.
-//! held up.
 
 use sprat_net::Nanos;
 use std::time::Duration;

@@ -77,11 +77,11 @@ impl Endpoint {
 pub(super) struct Limits {
     /// Time to connect.
     pub(super) connect: Duration,
-    /// Time from then on to the end of the response.
+    /// Time from the connection to the end of the response.
     pub(super) exchange: Duration,
 }
 
-/// Time from the connection to the end of the response.
+/// Posts `body` over a new connection and returns the JSON of the response.
 pub(super) async fn post(
     endpoint: &Endpoint,
     path: &str,
