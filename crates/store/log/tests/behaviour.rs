@@ -133,7 +133,7 @@ fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
     }
     assert_eq!(log.stats().objects, 5000);
     assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
-    // All of the table's room is free again.
+    // All room of the dropped table is free again.
     fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
     log.check_invariants();
 }

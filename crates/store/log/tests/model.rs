@@ -15,7 +15,7 @@ type Key = (u32, Vec<u8>);
 /// An object's version, type and value.
 type Object = (u64, ValueType, Vec<u8>);
 
-/// The changes of the log, in order; `state` is their result.
+/// The changes of the log, in the order in which they were made; `state` is their result.
 #[derive(Default)]
 struct Model {
     /// For each change: the key, the new object or `None` if the key was removed, and the log's
@@ -203,7 +203,7 @@ fn record(
     model.record(key, object, log.position());
 }
 
-/// Makes the progress that a refused writer waits for.
+/// Ends all pins and makes the log durable, so that a refused write can succeed.
 fn make_way(log: &mut Log, pins: &mut Vec<(Pin, Vec<u8>)>, disk: Option<&mut Disk>) {
     for (pin, value) in pins.drain(..) {
         assert_eq!(log.bytes(&pin), value, "a pinned value stays");

@@ -1,5 +1,5 @@
 //! Decides who may connect to a process: members of its cluster if it has an identity, otherwise
-//! only processes of this machine.
+//! only processes of this machine, unless [`Guard::insecure`] is set.
 
 use super::ServerError;
 use sprat_client::Identity;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to finish the writes of a server that was killed.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The largest number of segments of a recovered server's new log that are not full: heads, and
+/// Segments counted for a recovered server's new log, in addition to the full ones: heads, and
 /// survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 

@@ -1,4 +1,4 @@
-//! Flipped bits: damage is reported with file, offset and replica, and damaged bytes are never
+//! Flipped bits: damage is reported with file, offset and replica, and the damaged bytes are never
 //! served.
 
 use crate::replicas::support::{FRAME, SEGMENT, World, bytes_of, id, open};
