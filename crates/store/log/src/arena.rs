@@ -94,8 +94,8 @@ impl Raw {
     /// Maps `bytes` and returns the address of the first huge page in the mapping.
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // One huge page more than needed, so that an aligned range of the wanted length lies
-        // within.
+        // One huge page is added, so that the mapping contains an aligned range of the wanted
+        // length.
         let mapped = bytes + HUGE_PAGE_BYTES;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

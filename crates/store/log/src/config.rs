@@ -13,7 +13,7 @@ pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
 /// The largest memory of a log, in bytes (256 GB less one seglet): the limit of the hash table's
-/// addresses. A configuration with more is refused.
+/// addresses. A configuration with more memory is refused.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
@@ -24,8 +24,8 @@ pub(crate) const CLEANER_SEGMENTS: usize = 6;
 /// [`CLEANER_SEGMENTS`]: a removal needs room for its tombstone.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
-/// Segments that a disk must have room for beyond those in use, so that a log on it can be emptied:
-/// see [`crate::Log::limit_disk`].
+/// Segments that a disk must have room for in addition to the segments in use, so that a log on it
+/// can be emptied: see [`crate::Log::limit_disk`].
 pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
 
 /// Whether segments are replicated to a disk.
@@ -39,7 +39,8 @@ pub enum Durability {
     Volatile,
 }
 
-/// The configuration of a log. [`Config::new`] gives the usual one for a size of memory.
+/// The configuration of a log. [`Config::new`] returns the usual configuration for a size of
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
@@ -53,8 +54,8 @@ pub struct Config {
     /// eight bytes for each segment on disk, must fit into half of it. An entry that does not fit
     /// after the header is refused.
     pub segment_bytes: usize,
-    /// The largest number of segments with a replica on disk at any time, including those that wait
-    /// to be freed.
+    /// The largest number of segments with a replica on disk at any time, including segments that
+    /// wait to be freed.
     pub max_segments_on_disk: usize,
 }
 
@@ -155,7 +156,8 @@ impl Config {
         self.max_segments_on_disk / 2
     }
 
-    /// Returns the number of bytes of a head's header when the disk has the most segments.
+    /// Returns the number of bytes of a head's header when the disk has the largest number of
+    /// segments.
     pub(crate) fn header_bytes_max(&self) -> usize {
         HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
     }

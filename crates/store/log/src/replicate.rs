@@ -12,7 +12,8 @@ use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
 
-/// The largest number of memory slices handed out by one call; the rest follow in later calls.
+/// The largest number of memory slices handed out by one call; further slices follow in later
+/// calls.
 pub const PENDING_SLICES: usize = 16;
 
 /// Bytes of a segment that are to be replicated. They are borrowed from the log's memory.
@@ -117,8 +118,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// Returns the beginning of a range of a segment's bytes: as much as [`PENDING_SLICES`] slices
-    /// hold, and only whole entries if `most` bytes are less than that.
+    /// Returns the beginning of a range of a segment's bytes, at most [`PENDING_SLICES`] slices. If
+    /// `most` bytes are less than that, returns the whole entries that fit into `most` bytes.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];

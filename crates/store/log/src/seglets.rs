@@ -104,8 +104,8 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets from seglet `at` on; returns the number taken. Takes none
-    /// and returns `None` if there are fewer than `min`.
+    /// Takes up to `want` free seglets in a row, beginning with seglet `at`, and returns the number
+    /// taken. If there are fewer than `min`, takes none and returns `None`.
     pub(crate) fn take_at(
         &mut self,
         at: usize,

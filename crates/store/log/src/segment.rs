@@ -6,12 +6,12 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
-/// Entries of up to this length, in bytes, may go into extents of any size: they leave little
-/// unused at an extent's end.
+/// Entries of up to this length, in bytes, may go into extents of any size, because they leave few
+/// bytes unused at an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// An extent for a long entry has at least this many seglets, and at least twice those of the
-/// entry, so that little of the extent's end is unused.
+/// An extent for a long entry has at least this number of seglets, and at least twice the seglets
+/// of the entry, so that little of the extent's end is unused.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: the number in a huge page.
@@ -84,8 +84,9 @@ pub(crate) struct Segment {
     pub(crate) limbo: Vec<Run>,
     /// The log's count of reclaimed segments when the tombstones here were last checked.
     pub(crate) checked_at: u64,
-    /// Live bytes when a compaction last freed nothing, so that it is not tried again at once;
-    /// `usize::MAX` if the last one freed something.
+    /// Live bytes when the last compaction of the segment ended without freeing anything;
+    /// `usize::MAX` if it freed something. The segment is not compacted again until a quarter of a
+    /// seglet of these bytes is dead.
     pub(crate) futile_live: usize,
 }
 
@@ -383,7 +384,7 @@ pub(crate) fn wanted_run(len: usize) -> usize {
     if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }
 
-/// Returns the number of seglets to take when `need` are needed and `free` are left.
+/// Returns the number of seglets to take when the entry needs `need` seglets and `free` are free.
 fn growth(need: usize, free: usize) -> usize {
     (free / 16).clamp(1, EXTENT_GROWTH).max(need)
 }

@@ -23,8 +23,8 @@ const HIGH_BITS: u32 = ADDRESS_BITS - 32;
 /// Slots of a line.
 const SLOTS: usize = 10;
 
-/// Entries that a hundred lines hold before the table grows: 64 bytes / 6.4 entries are 10 bytes an
-/// entry.
+/// Number of entries that a hundred lines hold before the table grows. At 6.4 entries in a line of
+/// 64 bytes, an entry takes 10 bytes.
 const FILL_PER_100_LINES: usize = 640;
 
 /// Lines of an empty table.
@@ -39,7 +39,7 @@ const OVERFLOW: usize = 1 << 40;
 struct Line {
     /// Tag and the high bits of the address.
     high: [u16; SLOTS],
-    /// Low 32 bits of the address. A slot whose address is zero is empty.
+    /// Low 32 bits of the address. A slot with address zero is empty.
     low: [u32; SLOTS],
     /// Number of the chain's next line, which is an overflow line, plus one; zero if there is none.
     link: u32,

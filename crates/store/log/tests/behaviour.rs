@@ -607,8 +607,8 @@ fn pinned_memory_is_not_reused() {
     log.check_invariants();
 }
 
-/// Returns the key and version of each entry of an open segment, except its header; and the
-/// segments that the header lists.
+/// Returns the key and version of each entry of an open segment except its header, and the segments
+/// that the header lists.
 fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64>) {
     let mut bytes = Vec::new();
     while bytes.len() < len {

@@ -83,8 +83,8 @@ impl Model {
         for (key, object) in &found {
             versions.insert(key.clone(), object.0);
         }
-        // From now on, new versions must be above the versions that were found and those that were
-        // acknowledged since the crash before this one.
+        // From now on, new versions must be above the versions that were found, and above those
+        // that were acknowledged after the previous crash.
         self.versions.retain(|key, _| !versions.contains_key(key) && !state.contains_key(key));
         self.versions.clear();
         self.versions.extend(versions);

@@ -510,7 +510,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Exchanges the names of two files, so that neither frees its blocks. Where one of them is
+/// Exchanges the names of two files, so that the blocks of both stay in use. If one of them is
 /// missing, or the file system cannot exchange names, renames the new file over the old one.
 fn exchange(new: &Path, file: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {

@@ -61,7 +61,7 @@ impl AccessRules {
         {
             return rights;
         }
-        // A table without a name here is allowed only by a pattern that matches every name.
+        // If a table has no name on this server, only a pattern that matches every name allows it.
         let name = self.names.get(&table).map_or("", String::as_str);
         let rights = client.certificate.rights(name);
         client.last = Some((table, rights));

@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 /// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
 /// coordinator waits, for a bounded time, for its metadata.
 pub trait Service: Handler {
-    /// Does what is due apart from requests; returns whether there was anything to do.
+    /// Does the work that is due apart from requests; returns whether there was such work.
     fn poll(&mut self, now: Nanos) -> bool;
 
     /// Returns the next reply to a request that was left pending.

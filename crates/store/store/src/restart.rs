@@ -46,7 +46,7 @@ pub enum RestartError {
 pub struct LogTables {
     /// Ids of the tables that this server serves: their objects count.
     pub served: Vec<u32>,
-    /// Ids from this one on were never given to a table; `None` if that is not known.
+    /// No table was ever given this id or a higher one; `None` if that is not known.
     pub next: Option<u32>,
     /// The tables that other servers serve, with their names.
     pub elsewhere: BTreeMap<u32, String>,

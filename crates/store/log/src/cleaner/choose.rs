@@ -54,8 +54,8 @@ impl Log {
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Returns the segments that may be chosen, with their slots: a window of all segments that
-    /// advances from choice to choice.
+    /// Returns the segments that may be chosen, with their slots. They are in a window of all
+    /// segments, which advances from one choice to the next.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
         let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
@@ -101,8 +101,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Returns the segments to combine, which have at most `most` live bytes together; none if
-    /// combining would not help.
+    /// Returns the segments to combine, which together have at most `most` live bytes. Returns no
+    /// segment if combining would not help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
@@ -144,7 +144,7 @@ impl Log {
             seglets += segment.seglets();
             chosen.push(slot);
         }
-        // A sixteenth more for headers, and for the ends of survivors where no entry fits.
+        // Adds a sixteenth for headers, and for the ends of survivors where no entry fits.
         let survivors = (live + live / 16).div_ceil(segment_bytes);
         let wins_disk = chosen.len() > survivors;
         let wins_memory = seglets > live.div_ceil(SEGLET_BYTES) + survivors;

@@ -74,7 +74,8 @@ impl Log {
         })
     }
 
-    /// Returns the address for the next live entry, which is at or before the entry's own.
+    /// Returns the address to which to move the next live entry. It is at or before the entry's
+    /// present address.
     fn slide(&mut self, job: &mut Compaction, len: usize) -> usize {
         let extents = &mut self.memory.segment_mut(job.slot).extents;
         if job.target_extent < job.source_extent {

@@ -10,8 +10,8 @@ use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
 /// The largest number of seglets moved for one entry: 16 MB, which takes some milliseconds. The
-/// writer of a long entry waits for the move. That many seglets are moved only when memory is so
-/// full and fragmented that no cheaper span gives enough.
+/// writer of a long entry waits for the move. The number is reached only when memory is so full and
+/// fragmented that no cheaper span has enough free seglets.
 const MOVED_MAX: usize = 256;
 
 /// Whether the seglets of a row are free, in use and movable, or in use and fixed in their place.
@@ -110,7 +110,8 @@ impl Log {
         if shift == 0 {
             return count;
         }
-        // In ascending order: no entry gets an address at which a later entry is still looked up.
+        // Entries are moved in ascending order, so that no entry gets an address at which a later
+        // entry is still looked up.
         let mut address = extent.start;
         while address < extent.end {
             let mut visits = NO_VISITS;

@@ -28,7 +28,8 @@ pub const SPARE_FRAMES: usize = 2;
 /// sync.
 pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
 
-/// Frames of a log on a full disk that are freed but may not be written again yet.
+/// Frames of a log on a full disk that are freed but must not be written again before the next
+/// sync.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
 /// How often growth is retried for a file for which the disk had no room.

@@ -33,7 +33,8 @@ pub struct FrameCount {
     pub live: u32,
     /// Frames that can take a segment, either now or after the next sync.
     pub free: u32,
-    /// The largest number of frames; those neither live nor free do not exist yet.
+    /// The largest number of frames. Frames up to this number that are neither live nor free do not
+    /// exist yet.
     pub max: u32,
 }
 

@@ -167,9 +167,9 @@ pub(super) enum BadLog {
     Misplaced,
 }
 
-/// Checks every entry of a segment's log, and puts the position and hash of each but the first into
-/// `entries` (cleared first). Returns the header; the error has the position at which the log is
-/// wrong, and the reason.
+/// Checks every entry of a segment's log. Puts the position and hash of each entry except the first
+/// into `entries`, which it clears before. Returns the header. The error has the position at which
+/// the log is wrong, and the reason.
 pub(super) fn read_log(
     log: &[u8],
     segment: u64,

@@ -12,20 +12,23 @@ use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// The largest number of tables in a cluster; the coordinator refuses to create more.
+/// The largest number of tables in a cluster. At the limit the coordinator refuses to create
+/// another.
 pub const MAX_TABLES: usize = 4096;
 
-/// The largest number of servers in a cluster; the coordinator refuses to enlist more.
+/// The largest number of servers in a cluster. At the limit the coordinator refuses to enlist
+/// another.
 pub const MAX_SERVERS: usize = 1024;
 
-/// The largest number of tablets of all tables together. No table is created and no tablet divided
-/// beyond it.
+/// The largest number of tablets of all tables together. At the limit no table is created and no
+/// tablet is divided.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
 /// The highest [`Catalog::incarnation`] that is drawn at random. Versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// The largest number of tablets that a new table gets by default: one for each server, up to this.
+/// The largest number of tablets that a new table gets by default. Below it, the table gets one
+/// tablet for each server.
 const DEFAULT_TABLETS: usize = 16;
 
 /// Why a change was not made.
@@ -86,8 +89,8 @@ pub struct Catalog<M> {
     is_unsealed: bool,
 }
 
-/// How far the counters of rebuilt metadata are ahead of the copy: by more tables, servers and
-/// changes than a coordinator makes in the second by which a copy may be late.
+/// By how much the counters of rebuilt metadata are ahead of the copy. The copy may be a second
+/// late, and in a second a coordinator uses up fewer ids of tables and servers, and fewer versions.
 const REBUILD_TABLES: u32 = 10_000;
 const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
@@ -149,8 +152,8 @@ impl<M: Metadata> Catalog<M> {
         (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
         self.is_unsealed = counters.total.is_none();
         for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
-            // Sealing many rows for the first time may have been interrupted: then some rows are
-            // sealed and others are not.
+            // Adding checksums to many rows for the first time may have been interrupted. Then some
+            // rows have checksums and others have none.
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
                 row => row.ok_or_else(|| {
@@ -169,8 +172,9 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Seals all rows of metadata from before rows had checksums, except the counters' row. That
-    /// row is sealed last, with the next change, and shows that all rows are sealed.
+    /// Adds checksums to all rows of metadata that were written before rows had checksums, except
+    /// to the counters' row. That row gets its checksum last, with the next change, which shows
+    /// that all rows have checksums.
     fn seal_rows(&mut self) -> Result<(), Refusal> {
         let rows = self.rows();
         let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
@@ -275,7 +279,8 @@ impl<M: Metadata> Catalog<M> {
         let rows = self.rows();
         let counters = self.counters(next_table, next_server, version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
-        // The counters come last: if this is interrupted, no catalog can be opened without them.
+        // The counters are written last, because no catalog can be opened without them if this is
+        // interrupted.
         for portion in sealed.chunks(metadata.most_changes()) {
             metadata.apply(portion).map_err(|error| error.to_string())?;
         }
@@ -289,8 +294,8 @@ impl<M: Metadata> Catalog<M> {
         self.next_table
     }
 
-    /// Returns the cluster's id, drawn at random when it began. Servers with another cluster's data
-    /// are refused.
+    /// Returns the cluster's id, which was drawn at random when the cluster began. Servers with
+    /// another cluster's data are refused.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
@@ -519,7 +524,7 @@ impl<M: Metadata> Catalog<M> {
         let gone = before.filter(|entry| entry.copies > 0 && !entry.dead).cloned();
         let gone = gone.map(|entry| ServerEntry { dead: true, ..entry });
         changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
-        // An id that the catalog does not know is not given back to a server that claims it.
+        // A server that claims an id that the catalog does not know gets another id.
         let new = if stays { id } else { self.next_server };
         let entry = ServerEntry {
             locator: locator.to_owned(),

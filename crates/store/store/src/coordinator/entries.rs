@@ -9,8 +9,9 @@ pub struct OwnedTablet {
     pub tablet: Tablet,
     /// Id of the server.
     pub server: u32,
-    /// First segment of that server's log whose entries count for the tablet. Older segments may
-    /// hold entries from a time when the server had this tablet before: recovery ignores them.
+    /// First segment of that server's log whose entries count for the tablet. If the server had
+    /// this tablet before, older segments may hold entries from that time, and recovery ignores
+    /// them.
     pub since: u64,
 }
 

@@ -89,7 +89,7 @@ struct Task {
 }
 
 /// The state of all servers: contacts, leases, recovery tasks and loads. It is not durable: a new
-/// leader learns it from the polls of servers.
+/// leader rebuilds it from the polls of servers.
 #[derive(Default)]
 pub(super) struct Membership {
     contacts: BTreeMap<u32, Contact>,
@@ -340,7 +340,8 @@ impl Membership {
         }
     }
 
-    /// Begins the next move, if there is one: off a server that is being drained, or for balance.
+    /// Begins the next move, if there is one. A server that is being drained comes first, then
+    /// balancing.
     fn move_next<M: Metadata>(&mut self, now: Nanos, candidates: &[u32], catalog: &mut Catalog<M>) {
         if now < self.move_from {
             return;

@@ -323,7 +323,8 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// Refuses every request once these metadata are known to be an older copy. Reports of servers
-    /// get `NotLeading`, after which a server sends them again; a refusal would stop the server.
+    /// get `NotLeading`, after which a server sends them again. If such a report were refused, the
+    /// server would stop.
     fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
         let reason = self.behind.as_ref()?;
         let status = match request {
@@ -352,8 +353,8 @@ impl<M: Metadata> Coordinator<M> {
         known: u64,
     ) -> Outcome<u32> {
         if !self.members.polled(now, server, known, &self.catalog) {
-            // The server enlisted before a restart of the coordinator, or never, or was declared
-            // dead.
+            // The server enlisted before a restart of the coordinator, or it never enlisted, or it
+            // was declared dead.
             let version = self.catalog.version();
             return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
         }
@@ -361,9 +362,9 @@ impl<M: Metadata> Coordinator<M> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // Only one poll per server waits: a newer one shows that the server does not await the
-        // reply to the older one. The older one gets a reply all the same: otherwise the server
-        // could never use that request slot of the session again.
+        // Only one poll per server waits: a newer poll shows that the server does not await the
+        // reply to the older one. The older poll gets a reply nevertheless, because otherwise the
+        // server could never use its request slot in the session again.
         if let Some(at) = self.polls.iter().position(|poll| poll.server == server) {
             let PendingPoll { id, known, .. } = self.polls.swap_remove(at);
             self.session = id.session();

@@ -76,8 +76,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Returns the time at which [`poll`](Self::poll) has something to do although no event
-    /// arrives.
+    /// Returns the time at which [`poll`](Self::poll) has something to do even if no event arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let (backup, pace) = match self {
             Self::Disk(backup, pace) => (backup, pace),

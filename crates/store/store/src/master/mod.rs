@@ -95,8 +95,8 @@ pub struct NeededReplicas {
     pub below: u32,
 }
 
-/// A key's hash table line is prefetched at once, and its entry when this many later keys are
-/// expected.
+/// A key's line in the hash table is prefetched at once. Its entry is prefetched when this number
+/// of later keys is expected.
 const PREFETCH_DISTANCE: usize = 4;
 
 /// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.
@@ -188,14 +188,14 @@ impl<D: Disk> Master<D> {
     }
 
     /// Measures requests and loop iterations. The counters then include `request_p50_ns` and
-    /// `longest_round_ns`, both since the counters were last read, and counters of the thread
-    /// (`thread_..`). Takes 20 ms to calibrate the clock.
+    /// `longest_round_ns`, both for the time since the counters were last read, and counters of the
+    /// thread (`thread_..`). Takes 20 ms to calibrate the clock.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timing: Some(Timing::new(None)), ..self }
     }
 
-    /// Compares leases with a clock that started at `begun`, the same as the node's.
+    /// Compares leases with a clock that started at `begun`, when the node's clock started.
     #[must_use]
     pub fn clocked(self, begun: Instant) -> Self {
         Self { clock: Some(begun), ..self }
@@ -208,9 +208,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Counts an event (instructions, cycles) for each request with `count`, in place of time.
-    /// `count` counts on the calling thread, which must be the node's. The counters are then means
-    /// in thousandths of an event (`request_events_milli`), without the cost of the counting
-    /// itself.
+    /// `count` counts on the calling thread, which must be the node's thread. The counters are then
+    /// means in thousandths of an event (`request_events_milli`), without the events of the
+    /// counting itself.
     #[must_use]
     pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
@@ -359,10 +359,10 @@ impl<D: Disk> Master<D> {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // Drop what is not here any more. Drop also a tablet that was served here before, or whose
-        // recovery or move to this server was aborted, when it is ordered to come here again. Its
-        // leftovers may hold objects that were removed since, and they lie in segments that will
-        // not count.
+        // Drop objects of tablets that are not here any more. Drop also a tablet that was served
+        // here before, or whose recovery or move to this server was aborted, when it is ordered to
+        // come here again. Objects that are left of it may have been removed elsewhere since, and
+        // they lie in segments that will not count.
         let left =
             |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
         let left = left(held_before, &held)
@@ -493,7 +493,7 @@ impl<D: Disk> Service for Master<D> {
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        // Loads are reported only to a coordinator, so not by a server that has none.
+        // Loads are reported only to a coordinator, so a server without a coordinator reports none.
         if now >= self.loads.due() && self.inbox.lease() != Nanos::NEVER {
             let ServedTablets { tablets, requests, .. } = &mut self.served;
             let loads =

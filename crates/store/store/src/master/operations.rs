@@ -115,8 +115,8 @@ impl<D: Disk> Master<D> {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
-            // Replies as for a table that is not here: a client learns nothing by guessing table
-            // ids.
+            // The reply is the same as for a table that is not here, so that a client learns
+            // nothing by guessing table ids.
             None => {
                 return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
             }
@@ -281,7 +281,8 @@ impl<D: Disk> Master<D> {
             return Some(answer_text(&mut self.held.made, Status::Refused, reason));
         }
         let reply = short_answer(completion.status, completion.version, completion.result);
-        // What the operation wrote lies behind its completion in the log and must be durable too.
+        // The entries that the operation wrote lie behind its completion in the log and must also
+        // be durable.
         Some(self.wait_for(self.log.position(), id, reply))
     }
 
@@ -441,8 +442,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Replies that too few servers take replicas. `perhaps` says that the operation may still take
-    /// effect once enough servers do.
+    /// Replies that too few servers take replicas. `perhaps`: the operation may still take effect
+    /// once enough servers take replicas.
     pub(super) fn too_few_servers(&mut self, perhaps: bool) -> Outcome<MasterBody> {
         let reason = self.replicator().map(Replicator::shortage).unwrap_or_default();
         let reply = answer(Status::TooFewServers, false, 0, perhaps.into(), Repeat::Retain);

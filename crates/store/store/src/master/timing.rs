@@ -25,8 +25,8 @@ const STAGES: [&str; 4] = [
     "request_answer_p50_ns",
 ];
 
-/// Names of these counters where events are counted, with the number of stamp pairs within each
-/// stage.
+/// Names of the counters of the stages where events are counted in place of time, with the number
+/// of pairs of stamps within each stage.
 const EVENTS: [(&str, u64); 4] = [
     ("request_rpc_events_milli", 2),
     ("request_parse_events_milli", 1),
@@ -43,8 +43,8 @@ pub(super) struct Timing {
     /// Whether the frame at hand brought a request: the last frame of a long request counts, a
     /// grant for a long reply does not.
     entered: bool,
-    /// Whether the current request is stamped between its stages, as every other one is. Such a
-    /// request is left out of the totals, which would include the cost of the stamps.
+    /// Whether the current request is stamped between its stages. Every second request is. Such a
+    /// request is left out of the totals, which would otherwise include the cost of the stamps.
     staged: bool,
     marks: [u64; STAGES.len()],
     stages: [RecentSamples; STAGES.len()],

@@ -16,8 +16,8 @@ const BATCH_BYTES: usize = 8 << 10;
 /// Limit on the number of entries in one reply.
 const BATCH_ENTRIES: usize = 128;
 
-/// Limit on the changed keys of a tablet that wait to be sent. While this many or more wait,
-/// clients that change the tablet must retry.
+/// Limit on the changed keys of a tablet that wait to be sent. At the limit, clients that change
+/// the tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).

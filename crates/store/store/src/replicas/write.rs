@@ -94,7 +94,7 @@ impl<D: Disk> Replicas<D> {
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
         if there.is_some_and(|kept| edition < kept.edition) {
-            // This is a delayed write: bytes of an older edition do not belong into this one.
+            // This is a delayed write. Bytes of an older edition must not get into this edition.
             return self.not_found();
         }
         let there = there.filter(|kept| edition == kept.edition);

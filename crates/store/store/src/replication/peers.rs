@@ -198,9 +198,9 @@ impl Peers {
         self.pick(exclude, |peer| peer.backoff_until <= now, &mut chance)
     }
 
-    /// Chooses among the peers that `fits` accepts. It takes those that share least with the master
-    /// and with `exclude`, where a shared rack is worse than a shared host, draws two of them by
-    /// `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
+    /// Chooses among the peers that `fits` accepts. First it finds the peers that share least with
+    /// the master and with `exclude`; a shared rack is worse than a shared host. Of these it draws
+    /// two by `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
     fn pick(
         &mut self,
         exclude: &[u32],
