@@ -340,8 +340,8 @@ impl Membership {
         }
     }
 
-    /// Begins the next move, if there is one. A server that is being drained comes first, then
-    /// balancing.
+    /// Begins the next move, if there is one. Moves off servers that are being drained come first,
+    /// then moves for balance.
     fn move_next<M: Metadata>(&mut self, now: Nanos, candidates: &[u32], catalog: &mut Catalog<M>) {
         if now < self.move_from {
             return;

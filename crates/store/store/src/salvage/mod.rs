@@ -73,9 +73,9 @@ impl SalvageFaults {
 /// A file's segments, found and not yet read.
 ///
 /// [`survey`] creates it. [`read`](Salvage::read) may be called several times, and finds the same
-/// each time; the first call usually fills an [`Objects`] with the newest version of each object,
-/// and the second takes the objects themselves, so that memory holds only their keys and versions.
-/// Nothing is written to the file.
+/// entries each time. The first call usually fills an [`Objects`] with the newest version of each
+/// object. The second call takes the objects themselves, so that memory holds only their keys and
+/// versions. Nothing is written to the file.
 pub struct Salvage {
     path: PathBuf,
     file: File,
