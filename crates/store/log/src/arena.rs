@@ -1,4 +1,4 @@
-//! Reserved memory: the only unsafe code of this crate.
+//! Memory that is reserved up front. This module has the only unsafe code of the crate.
 //!
 //! A [`Mapping`] is a range of virtual memory that is reserved up front. The kernel backs each page
 //! with zeroed memory when the page is first touched. A mapping derefs to a plain slice, so all
@@ -104,7 +104,7 @@ impl Raw {
         let base = NonNull::new(base.cast::<u8>()).expect("the kernel does not map address zero");
         let skip = base.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(skip < HUGE_PAGE_BYTES);
-        // SAFETY: `skip + bytes` is less than the mapping is long.
+        // SAFETY: `skip + bytes` is less than the length of the mapping.
         let aligned = unsafe { base.add(skip) };
         // Huge pages are optional: without them the log works too, but slower. SAFETY: the advice
         // concerns this new mapping alone and changes no contents.

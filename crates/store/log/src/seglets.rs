@@ -1,4 +1,4 @@
-//! The map of the arena: which seglets are free, and which segments own the others.
+//! The map of the arena: the seglets that are free, and the segment that owns each other seglet.
 
 use crate::arena::HUGE_PAGE_BYTES;
 use sprat_wire::SEGLET_BYTES;

@@ -1,4 +1,4 @@
-//! The log against a model, with and without a disk, through crashes.
+//! Compares the log with a model in random histories, with and without a disk, and with crashes.
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 use crate::common;

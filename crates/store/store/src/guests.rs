@@ -1,4 +1,4 @@
-//! Which tables each client of a node may use.
+//! Access rules: the tables that each client of a node may use.
 
 use sprat_rpc::Requester;
 use sprat_wire::certificate::{Certificate, Rights, Role};

@@ -1,4 +1,4 @@
-//! Shares of a resource that all sessions use.
+//! Divides a resource among the sessions that use it.
 
 /// Units of a resource that sessions take and give back. Each session may always have one unit.
 /// Beyond that, all sessions share a number of units.

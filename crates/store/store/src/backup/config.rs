@@ -1,4 +1,4 @@
-//! How a log, or a file of replicas, is set up.
+//! The options with which a log, or a file of replicas, is opened, and its limits.
 
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::frame::FRAME_BYTES;

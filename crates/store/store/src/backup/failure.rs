@@ -1,4 +1,4 @@
-//! Failures once the log is open.
+//! The errors of a log or file of replicas that is open.
 
 use std::fmt;
 use std::io;

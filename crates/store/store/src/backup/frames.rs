@@ -1,4 +1,4 @@
-//! Which frame holds which segment, and which are free.
+//! Tracks which frame holds which segment, and which frames are free.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -30,7 +30,7 @@ pub const DRIFT: u32 = 1000;
 /// started.
 pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent and still be given tablets.
+/// How long a server may be silent before it is given no more tablets.
 pub const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// If the coordinator finds that a lease expired longer ago than this, the coordinator was

@@ -56,7 +56,7 @@ pub enum Command {
     /// The coordinator has recorded that recovery must not use open replicas of heads below this
     /// segment.
     Voided(u64),
-    /// Send your counters, and the network's.
+    /// Send the master's counters, and the network's, to this sender.
     Stats(Sender<Vec<Figure>>),
 }
 

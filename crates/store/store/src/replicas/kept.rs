@@ -120,7 +120,7 @@ impl Replica {
             && (self.counts || !self.head)
     }
 
-    /// Returns the number of bytes of its frame that the replica occupies.
+    /// Returns the number of bytes that the replica takes in its frame.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }

@@ -101,7 +101,7 @@ impl Link {
         )
     }
 
-    /// Connects a session to the coordinator: each thread needs its own connection.
+    /// Connects a session to the coordinator. The connection is the thread's own.
     fn with_session(
         coordinator: &Locators,
         session: CoordinatorSession,

@@ -1,4 +1,4 @@
-//! Opens the master of a node, with its log replayed from its disk.
+//! Opens the log, the replicas and the master of a node when a server starts.
 
 use super::{Guard, ServerError};
 use crate::agent::Enlisted;

@@ -1,4 +1,4 @@
-//! A request to one etcd endpoint.
+//! Sends a request to one etcd endpoint.
 
 use super::EtcdError;
 use http_body_util::{BodyExt as _, Full, Limited};
