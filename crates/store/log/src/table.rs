@@ -108,7 +108,8 @@ pub(crate) struct Table {
     /// below `split`.
     level: u32,
     split: usize,
-    /// Overflow lines ever used, and the link to the first free one (its number plus one, or zero).
+    /// Number of overflow lines ever used, and the link to the first free one (its number plus one,
+    /// or zero).
     overflow_used: usize,
     overflow_free: u32,
     entries: usize,

@@ -87,8 +87,8 @@ impl Frames {
         self.live.remove(&segment)
     }
 
-    /// Takes back a frame. `settled`: what made its segment unnecessary is on the medium already.
-    /// Otherwise the frame must not be written before the next sync.
+    /// Takes back a frame. `settled` says whether the change that made its segment unnecessary is
+    /// on the medium already. If it is not, the frame must not be written before the next sync.
     pub(super) fn give(&mut self, frame: u32, settled: bool) {
         if settled {
             self.ready.push_back(frame);

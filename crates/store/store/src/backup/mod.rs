@@ -166,9 +166,9 @@ pub struct Backup<D: Disk> {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit.
-    /// `sealed`: they are the segment's last bytes. A call with offset zero begins the segment, and
-    /// its bytes must include the whole header entry. A call without bytes only seals.
+    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit. `sealed`
+    /// says whether they are the segment's last bytes. A call with offset zero begins the segment,
+    /// and its bytes must include the whole header entry. A call without bytes only seals.
     ///
     /// # Errors
     /// [`AppendError`] when an earlier request to the disk failed, the frame has no room for the

@@ -442,8 +442,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Replies that too few servers take replicas. `perhaps`: the operation may still take effect
-    /// once enough servers take replicas.
+    /// Replies that too few servers take replicas. `perhaps` says whether the operation may still
+    /// take effect once enough servers take replicas.
     pub(super) fn too_few_servers(&mut self, perhaps: bool) -> Outcome<MasterBody> {
         let reason = self.replicator().map(Replicator::shortage).unwrap_or_default();
         let reply = answer(Status::TooFewServers, false, 0, perhaps.into(), Repeat::Retain);

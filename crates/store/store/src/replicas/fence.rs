@@ -93,8 +93,8 @@ impl<D: Disk> Replicas<D> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
     }
 
-    /// Fences a master. The reply lists the master's replicas. It waits until the fence is durable,
-    /// if the fence must be.
+    /// Fences a master. The reply lists the master's replicas. If the fence must be durable, the
+    /// reply waits until it is.
     pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
         if self.fences.waiting.len() >= MAX_WAITING {
             self.counts.turned_away += 1;

@@ -240,8 +240,8 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
 /// A cluster's node whose replicas are in a file.
 pub(super) type FileNode = ClusterNode<FileDisk, Replicas<FileDisk>>;
 
-/// Opens a node whose log is kept by other servers. The log begins empty, and the node has the
-/// replicas of their logs that it keeps.
+/// Opens a node whose log is kept by other servers. The node's log begins empty. The node keeps the
+/// replicas of other servers' logs that are in the file at `path`.
 pub(super) fn open_cluster_node(
     options: &ServerOptions,
     path: &Path,
