@@ -628,8 +628,8 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
 }
 
 /// If replicas are on other servers, a head may become durable before its predecessor does. A
-/// restart then finds the head only, and must still find the entries that the predecessor has
-/// overwritten.
+/// restart then finds only the head, and must still find the entries whose newer versions were in
+/// the predecessor.
 #[test]
 fn a_head_does_not_need_the_head_before_it() {
     let mut log =

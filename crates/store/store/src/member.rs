@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 
 /// Keeps replicas for other masters. [`crate::replication`] describes the masters' side.
 pub trait ReplicaStore: Service<Body = u32> {
-    /// Frees the replicas of those masters that do not need them any more.
+    /// Frees the replicas of each master whose replicas are no longer needed.
     fn free_unneeded(&mut self, needed: &NeededReplicas);
 
     /// Returns the store's counters.
