@@ -1,4 +1,4 @@
-//! Reserved memory: the only unsafe code of this crate.
+//! Memory that is reserved up front. This module has the only unsafe code of the crate.
 //!
 //! A [`Mapping`] is a range of virtual memory that is reserved up front. The kernel backs each page
 //! with zeroed memory when the page is first touched. A mapping derefs to a plain slice, so all
@@ -13,7 +13,8 @@ use zerocopy::FromZeros;
 /// pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory for `len` items: reserved at once, resident once touched.
+/// Zeroed memory for `len` items. Its address space is reserved at once; a page becomes resident
+/// when it is first touched.
 pub(crate) struct Mapping<T> {
     items: NonNull<T>,
     len: usize,
@@ -80,8 +81,8 @@ pub(crate) fn prefetch<T>(item: &T) {
     let _ = item;
 }
 
-/// The memory of a mapping: from the kernel, or from the heap where the kernel is out of reach
-/// (Miri).
+/// The memory of a mapping. It comes from the kernel, or under Miri, which cannot map memory, from
+/// the heap.
 #[cfg(not(miri))]
 struct Raw {
     base: NonNull<u8>,
@@ -93,8 +94,8 @@ impl Raw {
     /// Maps `bytes` and returns the address of the first huge page in the mapping.
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // One huge page more than needed, so that an aligned range of the wanted length lies
-        // within.
+        // One huge page is added, so that the mapping contains an aligned range of the wanted
+        // length.
         let mapped = bytes + HUGE_PAGE_BYTES;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -103,7 +104,7 @@ impl Raw {
         let base = NonNull::new(base.cast::<u8>()).expect("the kernel does not map address zero");
         let skip = base.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(skip < HUGE_PAGE_BYTES);
-        // SAFETY: `skip + bytes` is less than the mapping is long.
+        // SAFETY: `skip + bytes` is less than the length of the mapping.
         let aligned = unsafe { base.add(skip) };
         // Huge pages are optional: without them the log works too, but slower. SAFETY: the advice
         // concerns this new mapping alone and changes no contents.

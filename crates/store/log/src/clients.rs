@@ -16,8 +16,8 @@ pub const MAX_CLIENTS: usize = 1 << 20;
 pub(crate) struct Clients {
     heard: HashMap<u64, u32>,
     generation: u32,
-    /// The client heard from last, which saves a lookup: most clients send many operations in a
-    /// row.
+    /// The client that the log heard from last. Most clients send many operations in a row, so this
+    /// saves a lookup.
     last: Option<u64>,
 }
 

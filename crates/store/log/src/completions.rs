@@ -46,16 +46,17 @@ impl Log {
         self.prefetch(self.hash(table | COMPLETIONS, &id.key()));
     }
 
-    /// Returns whether completions of a client can be kept: the client is known, or fewer than
-    /// [`crate::MAX_CLIENTS`] clients are.
+    /// Returns whether completions of a client can be kept: the client is known already, or fewer
+    /// than [`crate::MAX_CLIENTS`] clients are known.
     #[must_use]
     pub fn takes_client(&self, client: u64) -> bool {
         self.clients.has_room() || self.clients.knows(client)
     }
 
     /// Adds a completion from another log, given by its table of completions, key and sequence
-    /// number. Writes nothing if this log knows a later operation of the slot, or at least as much
-    /// of this operation. Returns whether the completion was written.
+    /// number. Writes nothing if this log knows a later operation of the slot, or if `completion`
+    /// adds nothing to what this log knows of the operation. Returns whether the completion was
+    /// written.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
@@ -108,8 +109,8 @@ impl Log {
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// Returns the sequence number of the last known operation of a slot, and whether only the
-    /// beginning of that operation is known.
+    /// Returns the sequence number of the last operation of a slot that is known, and whether it is
+    /// only known that this operation was begun.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))

@@ -13,19 +13,19 @@ pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
 /// The largest memory of a log, in bytes (256 GB less one seglet): the limit of the hash table's
-/// addresses. A configuration with more is refused.
+/// addresses. A configuration with more memory is refused.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
 /// head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
-/// Segments on disk that writers leave to removals when the disk is full, beyond the cleaner's: a
-/// removal needs room for its tombstone.
+/// Segments on disk that writers leave to removals when the disk is full, in addition to
+/// [`CLEANER_SEGMENTS`]: a removal needs room for its tombstone.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
-/// Segments that a disk must have room for beyond those in use, so that a log on it can be emptied:
-/// see [`crate::Log::limit_disk`].
+/// Segments that a disk must have room for in addition to the segments in use, so that a log on it
+/// can be emptied: see [`crate::Log::limit_disk`].
 pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
 
 /// Whether segments are replicated to a disk.
@@ -39,7 +39,8 @@ pub enum Durability {
     Volatile,
 }
 
-/// The configuration of a log. [`Config::new`] gives the usual one for a size of memory.
+/// The configuration of a log. [`Config::new`] returns the usual configuration for a size of
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
@@ -50,11 +51,11 @@ pub struct Config {
     /// Whether there is a disk.
     pub durability: Durability,
     /// The largest length of a segment, in bytes, a multiple of a seglet. A head's header, with
-    /// eight bytes for each segment on disk, must fit into half of it. An entry that does not fit
-    /// after the header is refused.
+    /// eight bytes for each segment on disk, must fit into half of a segment. An entry that does
+    /// not fit into a segment after the header is refused.
     pub segment_bytes: usize,
-    /// The largest number of segments with a replica on disk at any time, including those that wait
-    /// to be freed.
+    /// The largest number of segments with a replica on disk at any time, including segments that
+    /// wait to be freed.
     pub max_segments_on_disk: usize,
 }
 
@@ -94,8 +95,9 @@ pub enum ConfigError {
 
 impl Config {
     /// Returns the usual configuration for `memory` bytes of memory. A segment has a 32nd of the
-    /// memory, but at least 512 KB and at most 8 MB: from 64 MB of memory on, objects of any size
-    /// fit. The disk may have twice as many segments as the memory, and 16 more.
+    /// memory, but at least 512 KB and at most 8 MB. From 64 MB of memory on, objects of any
+    /// permitted size fit. The disk may hold 16 more than twice the segments that fit into the
+    /// memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -130,8 +132,8 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Returns the smallest number of segments on disk that can hold all that fits in memory, and
-    /// leaves room for the cleaner.
+    /// Returns the smallest number of segments on disk that can hold everything that fits in
+    /// memory, and that leaves room for the cleaner.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
@@ -154,7 +156,8 @@ impl Config {
         self.max_segments_on_disk / 2
     }
 
-    /// Returns the number of bytes of a head's header when the disk has the most segments.
+    /// Returns the number of bytes of a head's header when the disk has the largest number of
+    /// segments.
     pub(crate) fn header_bytes_max(&self) -> usize {
         HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
     }

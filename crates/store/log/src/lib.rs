@@ -25,21 +25,21 @@
 //! which is above the version of every object ever removed. Segments record the safe version in
 //! their headers, and a tombstone is freed only after a later header was written.
 //!
-//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object. Each table
-//! has a table of completions for that. The completion is appended together with the entry that
-//! the operation wrote, directly before that entry and to the same head. Completions of clients
-//! that were silent for long are dead.
+//! *Operations that take effect once.* The completion of such an operation ([`sprat_wire::once`])
+//! is an object. The completions of operations on a table are in a second table of their own. A
+//! completion is appended together with the entry that its operation wrote, directly before that
+//! entry and to the same head. Completions of clients that were silent for long are dead.
 //!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
 //! replay finds every durable write and nothing that was removed:
-//! 1. On a node's own disk, a head is handed out only when its predecessor is sealed and wholly
-//!    durable. On other servers, a head's replicas are open before the predecessor is sealed
+//! 1. On a node's own disk, a head's bytes are handed out only when its predecessor is sealed and
+//!    wholly durable. On other servers, a head's replicas are open before the predecessor is sealed
 //!    (decision 15).
 //! 2. A head's digest lists every segment that was opened as a head, and the survivors of each
-//!    combination that was durable when the head was opened: the survivors wholly, and the log up
-//!    to the position at which the combination finished. The digest lists none of the segments
-//!    cleaned into these survivors.
+//!    combination that was durable when the head was opened. A combination is durable when its
+//!    survivors are wholly durable and the log is durable up to the position at which the
+//!    combination finished. The digest lists none of the segments cleaned into these survivors.
 //! 3. A replica is freed only when a durable head no longer lists it.
 //! 4. Only closed segments are cleaned: sealed, wholly durable, listed.
 //!

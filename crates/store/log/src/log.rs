@@ -21,12 +21,12 @@ const PREFETCH_LINES: usize = 3;
 /// Slot number that means no segment.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Share of the memory beyond the reserves that objects may fill: the rest is for tombstones,
+/// Share of the memory, without the reserves, that objects may fill. The rest is for tombstones,
 /// headers, and dead bytes that the cleaner has not freed yet.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
 /// Upper limit of the reserve: seglets that writers of objects leave to the cleaner and to
-/// removals. The limit is the run of the longest entry, and a few more.
+/// removals. The limit is the number of seglets of the longest entry, and a few more.
 const RESERVE_MAX: usize = 24;
 
 /// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
@@ -39,8 +39,9 @@ const LOW_WATER_MAX: usize = 32;
 /// hundred removals, so that a log can be emptied however full it is.
 pub(crate) const REMOVALS: usize = 1;
 
-/// Slices of cleaning that one writer runs before it is refused. Each seglet of memory adds
-/// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
+/// Slices of cleaning that one writer runs before its write is refused. For each seglet of memory,
+/// [`FORCED_SLICES_PER_SEGLET`] slices are added. Together they are enough to clean all memory
+/// twice.
 const FORCED_SLICES: usize = 256;
 
 /// Slices in addition for each seglet of memory, see [`FORCED_SLICES`].
@@ -49,8 +50,8 @@ const FORCED_SLICES_PER_SEGLET: usize = 8;
 /// Why an entry was not written.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Full {
-    /// Live data fills the memory: some objects must be removed first. Or the entry does not fit
-    /// into a segment, and never will.
+    /// Live data fills the memory: some objects must be removed first. Or the entry is too long for
+    /// a segment, so that it can never be written.
     #[error("memory is full of live data")]
     Memory,
     /// The disk takes no more segments for now ([`Log::limit_disk`]), and nothing can be cleaned:
@@ -89,7 +90,8 @@ pub struct Written {
     pub reference: Ref,
 }
 
-/// Who appends to the head. This limits the memory that the append may take: see [`Log::floor`].
+/// Who appends to the head. The memory that the append may take depends on this: see
+/// [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Appender {
     /// Objects.
@@ -307,9 +309,9 @@ impl Log {
         self.write(table, key, value, None, operation)
     }
 
-    /// Writes an object of another log, with its type and version there. Writes nothing if this log
-    /// has the same or a later version of the key. Returns whether the object was written. Later
-    /// writes of the key get higher versions.
+    /// Writes an object of another log, with the type and version that it has in that log. Writes
+    /// nothing if this log has the same or a later version of the key. Returns whether the object
+    /// was written. Later writes of the key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
@@ -331,11 +333,11 @@ impl Log {
         self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
-    /// Raises the version at which new keys begin to at least `version`, that of another log whose
-    /// objects are [adopted](Self::adopt). Returns whether the newest head's header already records
-    /// `version` or a higher one, so that a recovery of this log finds it. A safe version above
-    /// `version` in memory does not suffice: it may be due to removals in a part of the log that
-    /// another server recovers.
+    /// Raises the version at which new keys begin to at least `version`, the safe version of
+    /// another log whose objects are [adopted](Self::adopt). Returns whether the newest head's
+    /// header already records `version` or a higher one, so that a recovery of this log finds it. A
+    /// safe version above `version` in memory does not suffice, because it may result from removals
+    /// in a part of the log that another server recovers.
     pub fn raise_version(&mut self, version: u64) -> bool {
         self.safe_version = self.safe_version.max(version);
         version <= self.head_version
@@ -443,8 +445,8 @@ impl Log {
         let entry = self.memory.entry(old.address);
         let version = entry.version;
         if let Some((address, len)) = tombstone {
-            // After a crash a survivor that no digest lists yet may not count, and the object may
-            // be found in its source segment.
+            // After a crash a survivor that no digest lists yet possibly does not count, and the
+            // object is then found in its source segment.
             let holder = self.memory.segment(self.memory.seglets.owner(old.address));
             let successor = entry.successor || !holder.listed;
             let segment = if successor { self.memory.next_id - 1 } else { holder.id };
@@ -547,7 +549,7 @@ impl Log {
     ///
     /// Objects much shorter than a seglet can fill it. Longer objects lose up to a seglet at the
     /// end of each run of memory, depending on the order in which they are written. An object of 1
-    /// MB may lose a seventeenth of itself.
+    /// MB with its header takes 17 seglets, and may lose nearly one of them.
     #[must_use]
     pub fn capacity(&self) -> usize {
         (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES
@@ -600,7 +602,7 @@ impl Log {
         }
         let replicating =
             self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
-        // Whether segments will be freed once a head that no longer lists them is durable.
+        // Whether some segments will be freed once a head that no longer lists them is durable.
         let leaving =
             self.heads.iter().any(|&slot| !self.memory.segment(slot).freed_segments.is_empty());
         let waiting = replicating || leaving || self.memory.pins > 0;
@@ -628,12 +630,12 @@ impl Log {
         self.is_disk_limited() && self.disk_room() <= self.segments_left(Appender::Writer)
     }
 
-    /// Segments on disk that `appender` must leave to others when it opens a head.
+    /// Segments on disk that `appender` must leave to other appenders when it opens a head.
     fn segments_left(&self, appender: Appender) -> usize {
         match appender {
             Appender::Cleaner => 0,
-            // When the configuration is the limit, there are always dead entries to be cleaned; on
-            // a full disk all may be alive.
+            // If the configuration is the limit, there are always dead entries to be cleaned. On a
+            // full disk all entries may be alive.
             Appender::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
             Appender::Writer | Appender::Remover => CLEANER_SEGMENTS,
         }
@@ -667,8 +669,8 @@ impl Log {
     }
 
     /// Seals the head, if there is one, and opens the next. The new head's digest lists the
-    /// survivors that became durable instead of the segments cleaned into them. For the new head
-    /// the cleaner may take its reserves; a writer may not.
+    /// survivors that became durable, and no longer the segments cleaned into them. For the new
+    /// head the cleaner may take its reserves; a writer must leave them.
     pub(crate) fn open_head(&mut self, appender: Appender) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
         let segments = self.segments_left(appender);

@@ -1,4 +1,5 @@
-//! Pins for readers that outlast a call: a response is gathered directly from the log's memory.
+//! Pins: they keep an entry's bytes in place after a call, because a response is gathered directly
+//! from the log's memory.
 
 use crate::log::{Log, Ref};
 

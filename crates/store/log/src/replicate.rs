@@ -1,17 +1,19 @@
 //! Replication: the bytes that the disk still has to write, and the segments that it may free.
 //!
 //! The order of replication makes a crash harmless at any moment. Two rules hold for a node's own
-//! disk (decision 15 has those for replicas on other servers). A head's bytes are handed out only
-//! once its predecessor is sealed and wholly durable. A head's digest leaves out a cleaned segment
-//! only if the survivors that it lists instead were wholly durable when the head was opened. So all
-//! segments that the digest of the newest head on disk lists are there.
+//! disk (decision 15 has the rules for replicas on other servers). A head's bytes are handed out
+//! only once its predecessor is sealed and wholly durable. A head's digest leaves out a cleaned
+//! segment only if the survivors that it lists instead were wholly durable when the head was
+//! opened. So all segments that are listed by the digest of the newest head on disk are on the
+//! disk.
 
 use crate::log::{Appender, Log};
 use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
 
-/// The largest number of memory slices handed out by one call; the rest follow in later calls.
+/// The largest number of memory slices handed out by one call; further slices follow in later
+/// calls.
 pub const PENDING_SLICES: usize = 16;
 
 /// Bytes of a segment that are to be replicated. They are borrowed from the log's memory.
@@ -83,7 +85,8 @@ impl Log {
             || segment.closed
             || segment.role == Role::Survivor
         {
-            // Until a survivor is durable, its entries are also in the segments they came from.
+            // Until a survivor is durable, its entries are also in the segments from which they
+            // were moved.
             return true;
         }
         let mut offset = 0;
@@ -97,8 +100,9 @@ impl Log {
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// Returns the next bytes to replicate: of the oldest head that is not yet sealed and wholly
-    /// durable, or of a survivor if that head has none. `None`: there are none for now.
+    /// Returns the next bytes to replicate: those of the oldest head that is not yet sealed and
+    /// wholly durable, or, if that head has none, those of a survivor. Returns `None` if there are
+    /// none for now.
     ///
     /// After handing the bytes to the disk, report them with [`Log::mark_submitted`].
     #[must_use]
@@ -114,8 +118,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// Returns the beginning of a range of a segment's bytes: as much as [`PENDING_SLICES`] slices
-    /// hold, and only whole entries if `most` bytes are less than that.
+    /// Returns the beginning of a range of a segment's bytes, at most [`PENDING_SLICES`] slices. If
+    /// `most` bytes are less than that, returns the whole entries that fit into `most` bytes.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -166,8 +170,8 @@ impl Log {
     }
 
     /// Returns the segments that are not yet sealed and wholly durable: heads, oldest first, then
-    /// survivors. For an owner that keeps several replicas, each with its own progress; an owner
-    /// with one replica calls [`next_pending`](Self::next_pending).
+    /// survivors. An owner that keeps several replicas of a segment calls this, since each replica
+    /// has its own progress. An owner with one replica calls [`next_pending`](Self::next_pending).
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
             let segment = self.memory.segment(slot);
@@ -214,9 +218,9 @@ impl Log {
     /// seal is too.
     ///
     /// # Panics
-    /// When those bytes, or the seal, were never submitted: an error of the caller.
+    /// When those bytes, or the seal, were never reported as submitted: an error of the caller.
     pub fn mark_durable(&mut self, segment: u64, up_to: usize, sealed: bool) {
-        // A segment that is unknown by now was wholly durable, and has been cleaned since.
+        // A segment that is no longer known was wholly durable, and has been cleaned since.
         let Some(&slot) = self.memory.by_id.get(&segment) else { return };
         let segment = self.memory.segment_mut(slot);
         assert!(up_to <= segment.submitted || segment.closed || segment.cleaned);

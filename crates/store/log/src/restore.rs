@@ -46,7 +46,8 @@ pub enum RestoreError {
 /// then [finish](Self::finish).
 pub struct Restore {
     log: Log,
-    /// Tables that exist, ascending; objects of other tables are left out. `None`: all exist.
+    /// Ids of the tables that exist, ascending; objects of other tables are left out. `None`: all
+    /// tables exist.
     tables: Option<Vec<u32>>,
     /// Number of objects left out so far, by table.
     left_out: BTreeMap<u32, u64>,
@@ -68,7 +69,7 @@ impl Restore {
         let mut log = Log::headless(config)?;
         log.tombstone_table =
             Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
-        // Newer segments have higher ids: positions are set as if each earlier segment had been
+        // Newer segments have higher ids. The positions are set as if each earlier segment had been
         // full.
         for (rank, &id) in (0u64..).zip(digest) {
             log.position = rank * log.config.segment_bytes as u64;
@@ -128,7 +129,7 @@ impl Restore {
             if count == 0 {
                 break;
             }
-            // A second round prefetches the entries that the lines point to.
+            // A second pass prefetches the entries that the lines point to.
             for &(hash, _) in &batch[..count] {
                 if let Some(address) = self.log.table.peek(hash) {
                     crate::arena::prefetch(&self.log.memory.bytes[address]);
@@ -152,8 +153,9 @@ impl Restore {
         Ok(())
     }
 
-    /// Ends the restoration: opens a new head. The head's id is above all ids of the digest and
-    /// above `highest_id`, the highest id of any segment found on disk, listed or not.
+    /// Ends the restoration: opens a new head. The head's id is above all ids in the digest, and
+    /// above `highest_id`, which is the highest id of any segment found on disk, whether the digest
+    /// lists that segment or not.
     ///
     /// # Errors
     /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,

@@ -1,4 +1,4 @@
-//! The map of the arena: which seglets are free, and which segments own the others.
+//! The map of the arena: the seglets that are free, and the segment that owns each other seglet.
 
 use crate::arena::HUGE_PAGE_BYTES;
 use sprat_wire::SEGLET_BYTES;
@@ -6,7 +6,8 @@ use sprat_wire::SEGLET_BYTES;
 /// Seglets in a huge page.
 const BLOCK_SEGLETS: usize = HUGE_PAGE_BYTES / SEGLET_BYTES;
 
-/// Runs that a search examines before it takes one that is long enough, but shorter than wanted.
+/// Number of runs that a search examines before it accepts a run that is long enough, but shorter
+/// than the wanted length.
 const RUNS_SCANNED_MAX: usize = 64;
 
 /// Owner of a seglet that no segment owns.
@@ -21,14 +22,15 @@ pub(crate) struct Run {
 
 /// The map of the arena. Seglet 0 is never used, so that no entry has address 0.
 pub(crate) struct Seglets {
-    /// A bit for each seglet: set when the seglet is taken, is seglet 0, or is behind the end.
+    /// A bit for each seglet. It is set when the seglet is taken, is seglet 0, or lies behind the
+    /// arena's end.
     taken: Vec<u64>,
     /// Slot of the segment that owns the seglet.
     owner: Vec<u32>,
-    /// For each huge page, whether it was used since it was last returned to the kernel.
+    /// For each huge page, whether it was used after it was last returned to the kernel.
     touched: Vec<bool>,
-    /// First word of `taken` that may have a free seglet: low addresses are used first, so that
-    /// memory that was never needed is never touched.
+    /// Index of the first word of `taken` that may have a free seglet. Low addresses are used
+    /// first, so that memory that was never needed is never touched.
     lowest: usize,
     free: usize,
     total: usize,
@@ -74,7 +76,8 @@ impl Seglets {
         self.taken[seglet / 64] & (1 << (seglet % 64)) == 0
     }
 
-    /// Takes a run of `want` free seglets, otherwise the longest run found of at least `min`.
+    /// Takes a run of `want` free seglets. If there is none, takes the longest run found that has
+    /// at least `min`.
     pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
         debug_assert!(0 < min && min <= want);
         while self.taken.get(self.lowest) == Some(&u64::MAX) {
@@ -101,8 +104,8 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets from seglet `at` on; returns the number taken. Takes none
-    /// and returns `None` if there are fewer than `min`.
+    /// Takes up to `want` free seglets in a row, beginning with seglet `at`, and returns the number
+    /// taken. If there are fewer than `min`, takes none and returns `None`.
     pub(crate) fn take_at(
         &mut self,
         at: usize,

@@ -6,15 +6,15 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
-/// Entries of up to this length, in bytes, may go into extents of any size: they leave little
-/// unused at an extent's end.
+/// Entries of up to this length, in bytes, may go into extents of any size, because they leave few
+/// bytes unused at an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// An extent for a long entry has at least this many seglets, and at least twice those of the
-/// entry, so that little of the extent's end is unused.
+/// An extent for a long entry has at least this number of seglets, and at least twice the seglets
+/// of the entry, so that little of the extent's end is unused.
 const LONG_RUN: usize = 8;
 
-/// Seglets that a segment takes at a time when memory is plentiful: as many as a huge page has.
+/// Seglets that a segment takes at a time when memory is plentiful: the number in a huge page.
 const EXTENT_GROWTH: usize = 32;
 
 /// A contiguous piece of a segment's memory: whole entries, then room for more.
@@ -45,7 +45,7 @@ pub(crate) struct Segment {
     pub(crate) id: u64,
     pub(crate) role: Role,
     /// The segment's memory: in log order until the segment is closed, in any order afterwards. If
-    /// it is empty, only the replica on disk is left.
+    /// there is none, only the replica on disk is left.
     pub(crate) extents: Vec<Extent>,
     /// Bytes ever appended: the length of the segment's byte stream.
     pub(crate) appended: usize,
@@ -84,13 +84,14 @@ pub(crate) struct Segment {
     pub(crate) limbo: Vec<Run>,
     /// The log's count of reclaimed segments when the tombstones here were last checked.
     pub(crate) checked_at: u64,
-    /// Live bytes when a compaction last freed nothing, so that it is not tried again at once;
-    /// `usize::MAX` if the last one freed something.
+    /// Live bytes when the last compaction of the segment ended without freeing anything;
+    /// `usize::MAX` if it freed something. The segment is not compacted again until a quarter of a
+    /// seglet of these bytes is dead.
     pub(crate) futile_live: usize,
 }
 
 impl Segment {
-    /// Returns the number of the segment's seglets, without those in `limbo`.
+    /// Returns the number of the segment's seglets, not counting those in `limbo`.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -100,7 +101,7 @@ impl Segment {
     }
 }
 
-/// Why there is no room for an entry.
+/// Why an entry did not get room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NoRoom {
     /// The segment would be longer than a segment may be.
@@ -383,7 +384,7 @@ pub(crate) fn wanted_run(len: usize) -> usize {
     if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }
 
-/// Returns the number of seglets to take when `need` are needed and `free` are left.
+/// Returns the number of seglets to take when the entry needs `need` seglets and `free` are free.
 fn growth(need: usize, free: usize) -> usize {
     (free / 16).clamp(1, EXTENT_GROWTH).max(need)
 }

@@ -43,7 +43,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to memory for each byte that writers appended: the cost of cleaning.
+    /// Returns the cost of cleaning: bytes written to memory for each byte that writers appended.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio to look at")]
     pub fn write_cost(&self) -> f64 {
@@ -85,7 +85,8 @@ impl Log {
         }
     }
 
-    /// Returns the ids of the tables that have objects here, or completions of operations on them.
+    /// Returns the ids of the tables that have objects here, or that have completions here of
+    /// operations on them.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
         let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
         full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()

@@ -5,9 +5,9 @@
 //! the entry that it seeks. Lines fill from their first slot on and chains from their first line
 //! on, without gaps, so the first empty slot is the end of the chain.
 //!
-//! The table grows by linear hashing, see [`grow`]: insertions split a line now and then, so
-//! nothing ever stops for a rehash. As both ranges of lines are reserved up front, nothing is ever
-//! copied to a larger table.
+//! The table grows by linear hashing, see [`grow`]: an insertion now and then splits the chain of a
+//! line, so no operation ever waits for a rehash of the whole table. Both ranges of lines are
+//! reserved up front, so the table is never copied to a larger one.
 
 mod grow;
 
@@ -23,14 +23,14 @@ const HIGH_BITS: u32 = ADDRESS_BITS - 32;
 /// Slots of a line.
 const SLOTS: usize = 10;
 
-/// Entries that a hundred lines hold before the table grows: 64 bytes / 6.4 entries are 10 bytes an
-/// entry.
+/// Number of entries that a hundred lines hold before the table grows. At 6.4 entries in a line of
+/// 64 bytes, an entry takes 10 bytes.
 const FILL_PER_100_LINES: usize = 640;
 
 /// Lines of an empty table.
 const FIRST_LINES: usize = 64;
 
-/// Line numbers from here on are those of overflow lines.
+/// Numbers from this one on are those of overflow lines; lower ones are those of primary lines.
 const OVERFLOW: usize = 1 << 40;
 
 /// One cache line of the table.
@@ -39,9 +39,9 @@ const OVERFLOW: usize = 1 << 40;
 struct Line {
     /// Tag and the high bits of the address.
     high: [u16; SLOTS],
-    /// Low 32 bits of the address. A slot whose address is zero is empty.
+    /// Low 32 bits of the address. A slot with address zero is empty.
     low: [u32; SLOTS],
-    /// Number of the next line of the chain, an overflow line, plus one; or zero.
+    /// Number of the chain's next line, which is an overflow line, plus one; zero if there is none.
     link: u32,
 }
 
@@ -108,7 +108,8 @@ pub(crate) struct Table {
     /// below `split`.
     level: u32,
     split: usize,
-    /// Overflow lines ever used, and the link to the first free one (its number plus one, or zero).
+    /// Number of overflow lines ever used, and the link to the first free one (its number plus one,
+    /// or zero).
     overflow_used: usize,
     overflow_free: u32,
     entries: usize,
@@ -123,8 +124,8 @@ impl Table {
     /// When the address space cannot be reserved.
     pub(crate) fn new(entries: usize) -> std::io::Result<Self> {
         let primary = entries * 100 / FILL_PER_100_LINES + 2 * FIRST_LINES;
-        // A chain of n lines holds more than 10 (n - 1) entries, so overflow lines are fewer than a
-        // tenth of the entries. Twice that is reserved.
+        // A chain of n lines holds more than 10 (n - 1) entries, so there are fewer overflow lines
+        // than a tenth of the entries. Twice that number is reserved.
         let overflow = (entries / 5 + FIRST_LINES).min(u32::MAX as usize - 1);
         Ok(Self {
             primary: Mapping::reserve(primary)?,

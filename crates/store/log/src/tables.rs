@@ -1,4 +1,4 @@
-//! The state of each table: its size, and whether it, or tablets of it, were dropped.
+//! The state of each table: its size, and whether the table or tablets of it were dropped.
 
 use sprat_wire::tablet::Tablet;
 

@@ -133,7 +133,7 @@ fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
     }
     assert_eq!(log.stats().objects, 5000);
     assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
-    // All of the table's room is free again.
+    // All room of the dropped table is free again.
     fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
     log.check_invariants();
 }
@@ -607,8 +607,8 @@ fn pinned_memory_is_not_reused() {
     log.check_invariants();
 }
 
-/// Returns the key and version of each entry of an open segment, except its header; and the
-/// segments that the header lists.
+/// Returns the key and version of each entry of an open segment except its header, and the segments
+/// that the header lists.
 fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64>) {
     let mut bytes = Vec::new();
     while bytes.len() < len {
@@ -628,8 +628,8 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
 }
 
 /// If replicas are on other servers, a head may become durable before its predecessor does. A
-/// restart then finds the head only, and must still find the entries that the predecessor has
-/// overwritten.
+/// restart then finds only the head, and must still find the entries whose newer versions were in
+/// the predecessor.
 #[test]
 fn a_head_does_not_need_the_head_before_it() {
     let mut log =

@@ -1,4 +1,4 @@
-//! The log against a model, with and without a disk, through crashes.
+//! Compares the log with a model in random histories, with and without a disk, and with crashes.
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 use crate::common;
@@ -15,7 +15,7 @@ type Key = (u32, Vec<u8>);
 /// An object's version, type and value.
 type Object = (u64, ValueType, Vec<u8>);
 
-/// The changes of the log, in order; `state` is their result.
+/// The changes of the log, in the order in which they were made; `state` is their result.
 #[derive(Default)]
 struct Model {
     /// For each change: the key, the new object or `None` if the key was removed, and the log's
@@ -83,8 +83,8 @@ impl Model {
         for (key, object) in &found {
             versions.insert(key.clone(), object.0);
         }
-        // From now on, new versions must be above the versions that were found and those that were
-        // acknowledged since the crash before this one.
+        // From now on, new versions must be above the versions that were found, and above those
+        // that were acknowledged after the previous crash.
         self.versions.retain(|key, _| !versions.contains_key(key) && !state.contains_key(key));
         self.versions.clear();
         self.versions.extend(versions);
@@ -203,7 +203,7 @@ fn record(
     model.record(key, object, log.position());
 }
 
-/// Makes the progress that a refused writer waits for.
+/// Ends all pins and makes the log durable, so that a refused write can succeed.
 fn make_way(log: &mut Log, pins: &mut Vec<(Pin, Vec<u8>)>, disk: Option<&mut Disk>) {
     for (pin, value) in pins.drain(..) {
         assert_eq!(log.bytes(&pin), value, "a pinned value stays");

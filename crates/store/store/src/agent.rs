@@ -17,13 +17,13 @@ use thiserror::Error;
 /// How long a single coordinator may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one of several coordinators may take to answer, since another may have taken over. The
-/// request may then be sent twice. A coordinator may leave a request for assignments unanswered for
-/// [`RENEWAL`].
+/// How long one of several coordinators may take to answer. After that another one may have taken
+/// over, and the request may be sent a second time. A coordinator may leave a request for
+/// assignments unanswered for [`RENEWAL`].
 const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
-/// How long a server with a lease waits before it asks for another copy of the catalog: a copy is
-/// long, and tablets can move hundreds of times a second.
+/// How long a server with a lease waits before it requests another copy of the catalog, because a
+/// copy is long, and tablets can move hundreds of times a second.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The identity that a server has in its cluster.
@@ -35,7 +35,7 @@ pub struct Enlisted {
     pub cluster: u64,
 }
 
-/// Why the session has ended: the coordinator does not want this server any more.
+/// Why the session has ended: the coordinator no longer accepts this server.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum SessionEnd {
     /// The coordinator has declared this server dead.
@@ -74,11 +74,11 @@ pub struct CatalogCopy {
 /// The caller owns time and the network, and sends one request at a time: it takes
 /// [`next_request`](Self::next_request), sends it with the timeout [`patience`](Self::patience),
 /// and passes the answer, or `None` after a timeout, to [`answered`](Self::answered). The first
-/// request enlists the server; from then on most ask for assignments, which also renews the lease.
-/// A coordinator leaves such a request unanswered until there is news or the lease must be renewed,
-/// so the caller can ask again at once. In between, the session reports what the master has left in
-/// its [`Outbox`], and fetches copies of the catalog if it [keeps one](Self::keeping_copies). A
-/// [`SessionEnd`] error is final: the server must stop.
+/// request enlists the server. Most later requests ask for assignments, which also renews the
+/// lease. A coordinator leaves such a request unanswered until there are newer assignments or the
+/// lease must be renewed, so the caller can ask again at once. In between, the session reports the
+/// results that the master has left in its [`Outbox`], and fetches copies of the catalog if it
+/// [keeps one](Self::keeping_copies). A [`SessionEnd`] error is final: the server must stop.
 pub struct CoordinatorSession {
     enlisted: Enlisted,
     copies: u8,
@@ -89,22 +89,23 @@ pub struct CoordinatorSession {
     /// Version of the last assignment that was sent to the master.
     assigned_version: u64,
     /// The highest catalog version that a coordinator has shown. A coordinator that shows a lower
-    /// one was deposed and does not know it yet: nothing that it says counts, least of all a lease.
+    /// one was deposed and does not know it yet: its answers are ignored, above all the leases in
+    /// them.
     seen: u64,
     /// Cluster and version as the last request reported them.
     reported: ClusterSeen,
     /// Why the coordinator that answered last belongs to another cluster, if it does.
     wrong_cluster: Option<String>,
-    /// Version of the catalog copy that this server keeps, if it keeps one; then a new copy that
-    /// the caller has not taken yet, and the time before which no other is requested.
+    /// The version of the catalog copy that this server keeps (`None` if it keeps none), a new copy
+    /// that the caller has not taken yet, and the time before which no further copy is requested.
     copied: Option<u64>,
     copy: Option<CatalogCopy>,
     copy_from: Nanos,
     deposed: bool,
     last_request: LastRequest,
     requested_at: Nanos,
-    /// The segment that the coordinator has recorded for the master: open replicas of heads below
-    /// it are void.
+    /// The segment that the coordinator has recorded for the master. Recovery must not use open
+    /// replicas of heads below it.
     voided: u64,
     result: Option<crate::master::RecoveryResult>,
     /// The part of `result` that is in the request.
@@ -157,8 +158,8 @@ impl CoordinatorSession {
         Self { rack: rack.to_owned(), ..self }
     }
 
-    /// Makes the session fetch copies of the catalog. The server has a copy of version `copied`, or
-    /// none if that is zero. Coordinators with older metadata are refused.
+    /// Makes the session fetch copies of the catalog. `copied` is the version of the copy that the
+    /// server has; zero if it has none. Coordinators with older metadata are refused.
     #[must_use]
     pub fn keeping_copies(self, copied: u64) -> Self {
         Self { seen: self.seen.max(copied), copied: Some(copied), ..self }
@@ -349,7 +350,7 @@ impl CoordinatorSession {
             }
             (LastRequest::Void(segment), Status::Ok) => {
                 // The master acknowledges nothing until it has this command. If its inbox is full,
-                // the session asks again, which changes nothing at the coordinator.
+                // the session sends the request again, which changes nothing at the coordinator.
                 let sent = outbox.send(Command::Voided(segment));
                 if sent {
                     self.voided = segment;
@@ -357,8 +358,9 @@ impl CoordinatorSession {
                 Ok(sent)
             }
             (LastRequest::Recovered, _) => {
-                // If the report was refused, another server has the task by now. If the answer was
-                // an error for another reason, the next assignment has the task again.
+                // If the report was refused, another server has the recovery or move by now. If the
+                // answer was an error for another reason, the next assignment orders the recovery
+                // or move again.
                 self.result = None;
                 Ok(false)
             }
@@ -391,8 +393,8 @@ impl CoordinatorSession {
             }
         };
         outbox.set_lease(lease);
-        // While tasks are under way, their results may have been lost: the master gets the
-        // assignment again and repeats its report.
+        // While recoveries or moves are under way, reports of their results may have been lost. So
+        // the master gets the assignment again and repeats its report.
         let is_idle = assignment.orders.is_empty() && assignment.moves.is_empty();
         let unchanged = version == self.assigned_version && is_idle && outbox.applied() == version;
         if unchanged || assignment.next_server == 0 {

@@ -1,14 +1,14 @@
-//! Buffers for the bodies of responses that are composed rather than found in the log.
+//! Buffers for the bodies of responses that are composed, because they are not in the log as such.
 
 use crate::shares::Shares;
 use sprat_wire::op::REPLICA_BYTES;
 
-/// Buffers in flight that sessions [share](Shares), in addition to one for each session. A service
-/// that needs more buffers asks the client to retry.
+/// Limit on the buffers in flight that sessions [share](Shares). In addition each session may
+/// always have one buffer. A service that needs more buffers asks the client to retry.
 pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// The largest number of explanations in flight at once, which are not counted among those buffers;
-/// further replies are sent without an explanation.
+/// The largest number of explanations in flight at once, which are not counted among
+/// [`MAX_BUFFERS`]. Further replies are sent without an explanation.
 const MAX_TEXTS: usize = 4096;
 
 /// Capacity, in bytes, up to which a released buffer keeps its memory.
@@ -50,8 +50,8 @@ impl ResponseBuffers {
         Some(self.fill(Some(session), fill))
     }
 
-    /// Like [`make`](Self::make), but prefers a buffer that was long before, so that its memory
-    /// need not be allocated again.
+    /// Like [`make`](Self::make), but prefers a buffer that was long before, so that no memory need
+    /// be allocated for it.
     pub(crate) fn make_long(
         &mut self,
         session: u32,

@@ -14,13 +14,13 @@
 //!                    the coordinator's files
 //! ```
 //!
-//! An older copy of a file that an operator put back is intact, and a server that starts from it
-//! would serve outdated data. So the identity holds the age of each file. The age of the log and of
-//! the replicas is the incarnation in the file's header, which grows whenever the file is opened,
-//! has grown or is closed. A file that is younger than the identity says is used, since the
-//! identity is written last. A file that is older, empty or missing is refused. The catalog's age
-//! is the version of the tablet map in it, and the coordinator's metadata must not be older than
-//! that.
+//! If an operator puts back an older copy of a file, the copy is intact, and a server that starts
+//! from it would serve outdated data. So the identity holds the age of each file. The age of the
+//! log and of the replicas is the incarnation in the file's header, which grows whenever the file
+//! is opened, has grown or is closed. A file with a higher incarnation than the identity says is
+//! used, since the identity is written last. A file with a lower one is refused, and so is an empty
+//! or missing file. The catalog's age is the version of the tablet map in it, and the coordinator's
+//! metadata must not have a lower version.
 
 use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
@@ -104,7 +104,7 @@ fn is_one(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// The only field that every version has.
+/// The only field that the identities of all formats have.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u32,
@@ -140,8 +140,8 @@ pub enum DataDirError {
         /// The file's format.
         found: u32,
     },
-    /// The directory's data is kept in another way than the options say: as its own log, or as
-    /// replicas of others' logs.
+    /// The directory has its own log although the options ask for replicas on other servers, or it
+    /// has replicas of other servers' logs although the options ask for none.
     #[error("{path}: holds {kind} (nothing was changed)")]
     Other {
         /// The directory.
@@ -206,8 +206,8 @@ pub enum DataDirError {
 /// [`check_kind`](Self::check_kind). Once the coordinator has given the server an id, the server
 /// records the id with [`set_identity`](Self::set_identity), and then opens the log or the replicas
 /// itself, by their paths. [`note_ages`](Self::note_ages) records the files' ages after they are
-/// opened and after they are closed. A crash in between leaves files that are younger than the
-/// identity says, which is allowed. Every write in the directory is durable on return, and
+/// opened and after they are closed. After a crash in between, a file has a higher incarnation than
+/// the identity says, which is allowed. Every write in the directory is durable on return, and
 /// overwrites blocks that the directory has already, so that it succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
@@ -293,7 +293,7 @@ impl DataDir {
                 Age::Incarnation(found) if found < had => {
                     return Err(DataDirError::Older { path, found, had });
                 }
-                // Opening the file reports damage, with its place.
+                // A damaged file is reported, with the offset of the damage, when it is opened.
                 Age::Incarnation(_) | Age::Damaged => {}
             }
         }
@@ -314,9 +314,9 @@ impl DataDir {
         Ok(())
     }
 
-    /// Opens the directories of `nodes` nodes: this one, which is the first node's, and those
-    /// within it. All of them are created before any has a server id, so that one that is missing
-    /// later is known to be lost.
+    /// Opens the directories of `nodes` nodes: this one, which is the first node's, and the
+    /// directories within it. All of them are created before any of them has a server id, so that a
+    /// directory that is missing later is known to be lost.
     ///
     /// # Errors
     /// [`DataDirError`] as for [`open`](Self::open), and when the directory was created for another
@@ -359,8 +359,8 @@ impl DataDir {
         self.identity
     }
 
-    /// Replaces the identity; durable on return. An identity that names a cluster also creates the
-    /// log file, empty, if there is none: from then on, a missing log or identity is a loss.
+    /// Replaces the identity; durable on return. If the identity names a cluster and there is no
+    /// log file, creates an empty one: from then on, a missing log or identity is a loss.
     ///
     /// # Errors
     /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
@@ -377,8 +377,8 @@ impl DataDir {
         Ok(())
     }
 
-    /// Records the current ages of the files, after they have been opened or closed. If that fails,
-    /// it logs a warning.
+    /// Records the current ages of the files. Call it after they have been opened or closed. If
+    /// recording fails, it logs a warning.
     pub fn note_ages(&mut self) {
         let of = |path: &Path, had: u64| {
             if let Age::Incarnation(now) = age(path) { now.max(had) } else { had }
@@ -470,8 +470,8 @@ impl DataDir {
         self.path.join(REPLICAS)
     }
 
-    /// Refuses a directory whose data is kept in another way than `copies` says: in a log of its
-    /// own, or as replicas of other servers' logs.
+    /// Refuses a directory of the other kind than `copies` says: with zero copies the directory
+    /// must not have replicas of other servers' logs, otherwise it must not have a log of its own.
     ///
     /// # Errors
     /// [`DataDirError::Other`] when the directory has the other kind: a log of its own although
@@ -501,8 +501,8 @@ fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Overwrites a file in place, durably: a file that was written before takes no new blocks of the
-/// disk.
+/// Overwrites a file in place, durably. If the file was written before, it takes no new blocks of
+/// the disk.
 fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut out = File::options().write(true).create(true).truncate(false).open(path)?;
     out.write_all(bytes)?;
@@ -510,7 +510,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Exchanges the names of two files, so that neither frees its blocks. Where one of them is
+/// Exchanges the names of two files, so that the blocks of both stay in use. If one of them is
 /// missing, or the file system cannot exchange names, renames the new file over the old one.
 fn exchange(new: &Path, file: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {

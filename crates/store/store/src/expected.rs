@@ -3,8 +3,8 @@
 
 use sprat_log::Log;
 
-/// Hashes of the last keys expected. The hash table line of a key is prefetched at once, and the
-/// entry that the line points to `NEARER` keys later.
+/// Hashes of the last keys expected. The hash table's line for a key is prefetched at once. The
+/// entry that the line points to is prefetched when `NEARER` later keys are expected.
 pub(crate) struct PrefetchQueue<const NEARER: usize> {
     hashes: [u64; NEARER],
     next: usize,

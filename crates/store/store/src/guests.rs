@@ -1,4 +1,4 @@
-//! Which tables each client of a node may use.
+//! Access rules: the tables that each client of a node may use.
 
 use sprat_rpc::Requester;
 use sprat_wire::certificate::{Certificate, Rights, Role};
@@ -33,7 +33,7 @@ impl AccessRules {
         self.clients[number] = (certificate.role == Role::Client).then(client);
     }
 
-    /// Sets the names of the tables that are on this server.
+    /// Sets the names of the tables of which this server has tablets.
     pub(crate) fn set_table_names(&mut self, names: Vec<(u32, String)>) {
         self.names = names.into_iter().collect();
         self.clients.iter_mut().flatten().for_each(|client| client.last = None);
@@ -49,7 +49,7 @@ impl AccessRules {
         }
     }
 
-    /// Returns the peer's rights to a table that is here; `None` for none.
+    /// Returns the peer's rights to a table of this server; `None` for none.
     #[inline]
     pub(crate) fn rights(&mut self, peer: Requester, table: u32) -> Option<Rights> {
         if peer.role() != Some(Role::Client) {
@@ -61,7 +61,7 @@ impl AccessRules {
         {
             return rights;
         }
-        // A table without a name here is allowed only by a pattern that matches every name.
+        // If a table has no name on this server, only a pattern that matches every name allows it.
         let name = self.names.get(&table).map_or("", String::as_str);
         let rights = client.certificate.rights(name);
         client.last = Some((table, rights));

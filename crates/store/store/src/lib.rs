@@ -2,7 +2,7 @@
 //!
 //! - [`node`]: one thread, one network port, one service: the loop that drives everything else.
 //! - [`master`]: keeps objects in a [`sprat_log::Log`], and executes clients' requests.
-//! - [`member`]: a master, and the replicas it keeps for others, behind one port.
+//! - [`member`]: a master, and the replicas that its node keeps for other masters, behind one port.
 //! - [`backup`]: makes the log durable on a local disk, and replays it.
 //! - [`replicas`]: keeps segments for other masters, over a backup, and returns them for a
 //!   recovery.

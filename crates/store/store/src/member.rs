@@ -1,5 +1,5 @@
-//! The service of a cluster's node: a master, and the replicas it keeps for other masters, behind
-//! one port.
+//! The service of a cluster's node: a master, and the replicas that the node keeps for other
+//! masters, behind one port.
 
 use crate::answers::denied;
 use crate::master::{self, Master, NeededReplicas};
@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 
 /// Keeps replicas for other masters. [`crate::replication`] describes the masters' side.
 pub trait ReplicaStore: Service<Body = u32> {
-    /// Frees the replicas of masters that are not needed any more.
+    /// Frees the replicas of each master whose replicas are no longer needed.
     fn free_unneeded(&mut self, needed: &NeededReplicas);
 
     /// Returns the store's counters.
@@ -159,7 +159,8 @@ impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
         self.master.network_figures(network);
     }
 
-    /// Returns the replica store's descriptor: a master whose log is on other servers has no disk.
+    /// Returns the replica store's descriptor, because a master whose log is on other servers has
+    /// no disk.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.replicas.poll_fd()
     }

@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 /// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
 /// coordinator waits, for a bounded time, for its metadata.
 pub trait Service: Handler {
-    /// Does what is due apart from requests; returns whether there was anything to do.
+    /// Does the work that is due apart from requests; returns whether there was such work.
     fn poll(&mut self, now: Nanos) -> bool;
 
     /// Returns the next reply to a request that was left pending.
@@ -34,12 +34,12 @@ pub trait Service: Handler {
         let _ = (now, caller);
     }
 
-    /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives;
+    /// Returns the time at which [`poll`](Self::poll) has something to do even if no frame arrives;
     /// `None` or [`Nanos::NEVER`] if there is no such time.
     fn next_deadline(&self) -> Option<Nanos>;
 
-    /// Does a bounded piece of work that can wait until nothing else is to be done; returns whether
-    /// there was any.
+    /// Does a bounded piece of work that can wait until nothing else is due; returns whether there
+    /// was such work.
     fn work_idle(&mut self) -> bool {
         false
     }
@@ -50,8 +50,8 @@ pub trait Service: Handler {
         false
     }
 
-    /// Reports a received frame, usually a request, by the [`stamp`]s of its arrival and of the
-    /// departure of its reply.
+    /// Reports that a frame, usually a request, arrived at the [`stamp`] `arrived`, and that its
+    /// reply departed at the stamp `departed`.
     fn request_timed(&mut self, arrived: u64, departed: u64) {
         let _ = (arrived, departed);
     }
@@ -63,8 +63,8 @@ pub trait Service: Handler {
         let _ = ticks;
     }
 
-    /// Returns whether the node shall pass the network's counters to
-    /// [`network_figures`](Self::network_figures) in this iteration.
+    /// Returns whether the service wants the network's counters in this iteration. The node then
+    /// passes them to [`network_figures`](Self::network_figures).
     fn wants_network_figures(&self) -> bool {
         false
     }
@@ -150,14 +150,14 @@ impl<D: Driver, S: Service> Node<D, S> {
         Self { driver, endpoint: Endpoint::new(config, seed), service }
     }
 
-    /// Lets the node communicate only with members of its cluster.
+    /// Makes the node communicate only with members of its cluster.
     #[must_use]
     pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
         Self { endpoint: self.endpoint.secured(config, credentials), ..self }
     }
 
-    /// Runs one iteration of the loop: takes what has arrived, does what is due, sends what is
-    /// ready. Returns whether there was anything to do.
+    /// Runs one iteration of the loop: takes the frames that have arrived, does the work that is
+    /// due, and sends the frames that are ready. Returns whether there was anything to do.
     ///
     /// # Errors
     /// When the driver can no longer receive.
@@ -209,7 +209,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         Ok(worked)
     }
 
-    /// Returns the time at which the node has something to do although nothing arrives;
+    /// Returns the time at which the node has something to do even if no frame arrives;
     /// [`Nanos::NEVER`] if there is no such time.
     pub fn next_deadline(&self) -> Nanos {
         let service = self.service.next_deadline().unwrap_or(Nanos::NEVER);

@@ -46,7 +46,7 @@ pub enum RestartError {
 pub struct LogTables {
     /// Ids of the tables that this server serves: their objects count.
     pub served: Vec<u32>,
-    /// Ids from this one on were never given to a table; `None` if that is not known.
+    /// No table was ever given this id or a higher one; `None` if that is not known.
     pub next: Option<u32>,
     /// The tables that other servers serve, with their names.
     pub elsewhere: BTreeMap<u32, String>,
@@ -112,7 +112,7 @@ pub fn open<D: Disk>(
     let opened = Backup::open(disk, options, hash, |segment| {
         let begun = match &mut restore {
             Some(begun) => begun,
-            // The first segment is the newest head, and its digest names the rest.
+            // The first segment is the newest head, and its digest lists the other segments.
             None => {
                 match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
                     Ok(begun) => {
@@ -132,8 +132,8 @@ pub fn open<D: Disk>(
             Ok(()) => {
                 segments += 1;
                 let unclaimed = tables.unclaimed(begun.left_out());
-                // All objects left out are counted only after the last segment; nothing is changed
-                // yet.
+                // The count of objects left out is complete only after the last segment; nothing
+                // has been changed on disk by then.
                 if segments < listed || unclaimed.is_empty() {
                     return ControlFlow::Continue(());
                 }
@@ -166,8 +166,8 @@ pub fn open<D: Disk>(
 }
 
 /// Returns the segment size of the log at `path`, in bytes; `None` when there is no log yet, or
-/// when its header is damaged, which opening it will report. A log keeps the segments that it was
-/// created with, whatever memory it has later.
+/// when its header is damaged, which opening the log will report. A log keeps the segment size with
+/// which it was created, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;
@@ -178,8 +178,8 @@ pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     usize::try_from(header.segment_bytes).ok()
 }
 
-/// Makes the configurations of a log and its backup agree: the same segments, and as many on disk
-/// as there is room for.
+/// Makes the configurations of a log and its backup agree: they get the same segment size, and the
+/// number of segments for which the disk has room.
 ///
 /// # Errors
 /// A message, when the disk space is too small for the memory.
@@ -198,7 +198,7 @@ pub fn configure(
     let frame = full / sprat_wire::SEGMENT_BYTES as u64;
     options.frame_bytes = u32::try_from(frame.next_multiple_of(4096)).expect("at most 9 MB");
     let frames = disk_bytes / u64::from(options.frame_bytes);
-    // Frames that are freed but cannot be written again yet, and those being prepared.
+    // Some frames are freed but cannot be written again yet, and some are being prepared.
     let slack = backup::SPARE_FRAMES as u64 + 4;
     let segments = frames.saturating_sub(slack);
     let least = config.least_segments_on_disk() as u64;
@@ -212,7 +212,7 @@ pub fn configure(
     }
     // A head's digest lists every segment, and may take half of the head.
     let digest = (config.segment_bytes as u64 / 2 - 64) / 8;
-    // If there is more disk than the memory can use, the rest stays unused.
+    // If there is more disk space than the memory can use, the rest of the disk space stays unused.
     let most = digest.min(config.most_segments_on_disk() as u64);
     config.max_segments_on_disk = usize::try_from(segments.min(most)).expect("64-bit");
     options.max_frames = u32::try_from(frames).unwrap_or(u32::MAX);

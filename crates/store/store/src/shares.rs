@@ -1,12 +1,12 @@
-//! Shares of a resource that all sessions use.
+//! Divides a resource among the sessions that use it.
 
-/// Units of a resource that sessions take and give back: each session may always have one, and
-/// beyond that all sessions share a number of units.
+/// Units of a resource that sessions take and give back. Each session may always have one unit.
+/// Beyond that, all sessions share a number of units.
 ///
 /// A session may take one more of the shared units as long as it holds fewer units than are free. A
-/// single session gets half of them, and the more sessions take all that they can get, the less
-/// each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So no session locks
-/// others out, however much it takes and however long it holds it.
+/// single session gets half of the shared units. The more sessions take all that they can get, the
+/// fewer units each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So no
+/// session locks others out, whatever number of units it takes and however long it holds them.
 #[derive(Debug)]
 pub(crate) struct Shares {
     places: usize,

@@ -9,8 +9,7 @@ use sprat_wire::tablet::{Range, Tablet};
 const CAPACITY: u64 = 1000 << 20;
 const MOST_MOVES: usize = 1000;
 
-/// Returns a server with these tablets. Each tablet has so many megabytes, and gets so many
-/// requests a second.
+/// Returns a server with these tablets, given by the megabytes and the requests a second of each.
 fn server_load(id: u32, tablets: &[(u64, u64)]) -> ServerLoad {
     let tablets = tablets.iter().enumerate().map(|(at, &(megabytes, requests))| {
         // Each tablet is part of a table of its own.
@@ -98,7 +97,7 @@ fn a_hot_tablet_is_divided() {
     assert!(spread(&servers, ServerLoad::requests) <= UNEVEN_REQUESTS + 90_000 / 4, "{servers:?}");
 }
 
-/// However small the parts, the hot key would be in one of them.
+/// However small the parts of the tablet, the hot key would be in one of them.
 #[test]
 fn a_tablet_with_one_hot_key_is_not_divided() {
     for second_half in [0, 90_000] {
@@ -137,7 +136,7 @@ fn servers_that_may_not_give_or_take_are_left_out() {
 }
 
 proptest! {
-    /// Balancing ends for any loads, and if tablets can be divided, memory is even then.
+    /// Balancing ends for any loads. If tablets can be divided, memory is even at the end.
     #[test]
     fn balancing_ends_and_evens_out_memory(
         tablets in

@@ -113,7 +113,7 @@ fn a_client_outlives_its_server() {
         for coordinator in
             [options.coordinator.clone(), format!("{},{}", options.coordinator, options.listen[0])]
         {
-            // Longer than this test may take: the refusal must come at once.
+            // The timeout is longer than this test may take, because the refusal must come at once.
             let timeout = Duration::from_secs(3600);
             let mut hasty =
                 Client::connect(&Options { coordinator, timeout, ..reach_at(&options) }).unwrap();

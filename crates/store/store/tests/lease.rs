@@ -1,4 +1,5 @@
-//! A master answers only while its lease lasts: after that other servers may serve its tables.
+//! A master answers only while its lease lasts, because after that other servers may serve its
+//! tables.
 
 use crate::common::world;
 use sprat_disk::MemDisk;

@@ -1,6 +1,6 @@
 //! All integration tests of the crate, as one program, since each program is linked with everything
-//! that the crate depends on. `cargo test -p sprat-store --test store NAME::` runs those of one
-//! file.
+//! that the crate depends on. `cargo test -p sprat-store --test store NAME::` runs the tests in the
+//! file `NAME.rs`, or in the directory `NAME`.
 
 mod backup;
 mod balance;

@@ -392,7 +392,7 @@ proptest! {
             }
         }
         // Each server counts its own objects, even if the table's beginning is on another server.
-        // The first server may not have freed the objects that have moved away.
+        // The first server possibly still has the objects that have moved away.
         let here = client.objects.keys().filter(|key| client.at(key) == 1).count() as u64;
         let request = Request::TableStats { table: TABLE };
         let (status, objects, _) = client.world.ask(1, &request, None, |_| {});

@@ -1,4 +1,4 @@
-//! Several nodes in one process: they share next to nothing, and a restart finds all their data.
+//! Several nodes in one process: they share only the process, and a restart finds the data of all.
 
 use sprat_client::{Client, Options, Table};
 use sprat_store::server::{Server, ServerOptions};

@@ -9,7 +9,7 @@ use sprat_wire::SEGLET_BYTES;
 /// continues where the previous one ended.
 pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 
-/// The largest number of segments that one combination takes: those with the best scores.
+/// The largest number of segments that one combination takes. It takes those with the best scores.
 const SOURCES_MAX: usize = 32;
 
 /// Limit on the live bytes that one combination moves, as a number of survivor segments.
@@ -22,7 +22,8 @@ pub(super) const LEAST_ROOM: usize = 2;
 /// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
 const IDLE_GAIN: usize = 16;
 
-/// Tombstones pile up once they take more than a quarter of the memory that objects leave free.
+/// The cleaner frees the segments that tombstones guard against once tombstones take more than a
+/// quarter of the memory that objects leave free.
 const TOMBSTONE_SHARE: usize = 4;
 
 impl Log {
@@ -46,15 +47,15 @@ impl Log {
         self.config.max_segments_on_disk.min(self.disk_limit)
     }
 
-    /// Returns whether tombstones take so much memory that the segments they guard against should
-    /// be freed.
+    /// Returns whether tombstones take so much memory that the cleaner should free the segments
+    /// that the tombstones guard against.
     pub(super) fn tombstones_pile_up(&self) -> bool {
         let left = self.memory.seglets.total() * SEGLET_BYTES - self.object_bytes;
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Returns the segments that may be chosen, with their slots: a window of all segments that
-    /// advances from choice to choice.
+    /// Returns the segments that may be chosen, with their slots. They are in a window of all
+    /// segments, which advances from one choice to the next.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
         let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
@@ -67,8 +68,9 @@ impl Log {
         })
     }
 
-    /// Returns whether a segment's entries may be moved in memory. Those of a combination's sources
-    /// may be moved too: the combination only remembers that the first extent of a source is next.
+    /// Returns whether a segment's entries may be moved in memory. A combination's sources may be
+    /// moved, because the combination remembers no address in them: it continues at the start of
+    /// the first source's first extent.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
@@ -99,8 +101,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Returns the segments to combine, which have at most `most` live bytes together; none if
-    /// combining would not help.
+    /// Returns the segments to combine, which together have at most `most` live bytes. Returns no
+    /// segment if combining would not help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
@@ -109,8 +111,8 @@ impl Log {
         }
         let (position, reclaimed, memory) = (self.position, self.reclaimed, self.config.memory);
         let segment_bytes = self.config.segment_bytes;
-        // Tombstones die when the oldest segments are freed; disk space is gained where the least
-        // is alive.
+        // Freeing the oldest segments lets tombstones die. Freeing the segments with the fewest
+        // live bytes gains the most disk space.
         let oldest_first = pile && !short;
         let mut order: Vec<(f64, u64, u32)> = self
             .candidates()
@@ -142,7 +144,7 @@ impl Log {
             seglets += segment.seglets();
             chosen.push(slot);
         }
-        // A sixteenth more for headers, and for the ends of survivors where no entry fits.
+        // Adds a sixteenth for headers, and for the ends of survivors where no entry fits.
         let survivors = (live + live / 16).div_ceil(segment_bytes);
         let wins_disk = chosen.len() > survivors;
         let wins_memory = seglets > live.div_ceil(SEGLET_BYTES) + survivors;
@@ -176,10 +178,10 @@ fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
 }
 
 /// Benefit over cost of cleaning a segment whose share of live bytes is u: (1 - u) / (1 + u), times
-/// a weight of its age between a half and three halves. Old entries tend to stay, so the room
-/// gained from them lasts. But the weight is bounded, unlike the usual one for disks: otherwise,
-/// when writes are spread evenly, old segments would be cleaned again and again for next to
-/// nothing.
+/// a weight of its age between a half and three halves. Old entries tend to stay alive, so the room
+/// gained from old segments lasts. The weight is bounded, unlike the weight that cleaners of disks
+/// usually use, because otherwise, when writes are spread evenly, old segments would be cleaned
+/// again and again for next to nothing.
 #[expect(clippy::cast_precision_loss, reason = "a heuristic")]
 fn score(live: usize, bytes: usize, age: u64, memory: usize) -> f64 {
     let used = live as f64 / bytes.max(1) as f64;

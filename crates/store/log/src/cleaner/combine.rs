@@ -9,8 +9,8 @@ use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
 
-/// The largest number of finished combinations that wait for the disk; no further combination
-/// begins until one of them is durable.
+/// The largest number of finished combinations that wait for the disk. At the limit, no further
+/// combination begins until one of these is durable.
 const BATCHES_MAX: usize = 4;
 
 /// A combination in progress.
@@ -34,8 +34,8 @@ impl Combination {
     }
 }
 
-/// A finished combination: the cleaned segments may be freed once the survivors are durable and a
-/// durable digest lists them instead.
+/// A finished combination. The cleaned segments may be freed once the survivors are durable and a
+/// durable digest lists the survivors and no longer the cleaned segments.
 #[derive(Debug)]
 pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
@@ -233,8 +233,9 @@ impl Log {
         }
     }
 
-    /// Returns the number of finished combinations, from the oldest on, that are durable: all their
-    /// survivors, and the log up to their position.
+    /// Returns the number of finished combinations, from the oldest on, that are durable. A
+    /// combination is durable when all its survivors are, and when the log is durable up to the
+    /// combination's position.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
@@ -244,9 +245,9 @@ impl Log {
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
-    /// Returns the ids of the segments that a head opened now lists. They include the survivors of
-    /// the first `batches` finished combinations instead of the segments cleaned into these
-    /// survivors.
+    /// Returns the ids of the segments that a head lists if it is opened now. They include the
+    /// survivors of the first `batches` finished combinations, but not the segments cleaned into
+    /// these survivors.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
         let (mut cleaned_ids, mut listed_survivors) = (Vec::new(), Vec::new());

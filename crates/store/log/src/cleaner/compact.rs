@@ -5,9 +5,9 @@ use crate::Durability;
 use crate::log::Log;
 use sprat_wire::entry::fill_gap;
 
-/// A compaction in progress. Entries move from `source` to `target`, which never overtakes it. The
-/// target's extent is the source's or the one before: extents in between have been emptied and
-/// freed.
+/// A compaction in progress. It moves entries from `source` to `target`, and `target` never
+/// overtakes `source`. The target's extent is either the source's extent or the one directly before
+/// it, because the extents in between have been emptied and freed.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     pub(super) slot: u32,
@@ -74,7 +74,8 @@ impl Log {
         })
     }
 
-    /// Returns the address for the next live entry, which is at or before the entry's own.
+    /// Returns the address to which to move the next live entry. It is at or before the entry's
+    /// present address.
     fn slide(&mut self, job: &mut Compaction, len: usize) -> usize {
         let extents = &mut self.memory.segment_mut(job.slot).extents;
         if job.target_extent < job.source_extent {
@@ -115,7 +116,8 @@ impl Log {
         }
     }
 
-    /// Fills the bytes between the entries moved and those to come, so that a walk can skip them.
+    /// Fills the bytes between the last entry that was moved and the first that is still to be
+    /// moved, so that a walk can skip these bytes.
     fn close_gap(&mut self, job: &Compaction) {
         let extent = self.memory.segment(job.slot).extents[job.source_extent];
         let from = if job.target_extent == job.source_extent { job.target } else { extent.start };
@@ -136,8 +138,8 @@ impl Log {
             .is_some_and(|combination| combination.takes_from(job.slot));
         if segment.extents.is_empty() && !combined && self.config.durability == Durability::Volatile
         {
-            // With a replica the segment would stay, for combination to take; without one nothing
-            // of it is left.
+            // On a disk the segment's replica would remain until a combination takes the segment.
+            // Without a disk nothing of the segment is left.
             segment.cleaned = true;
             self.memory.forget(job.id);
         }

@@ -1,8 +1,8 @@
 //! Makes room for an entry of several seglets when free memory is fragmented into shorter runs.
 //!
-//! It slides whole extents down over the holes between them, until the holes are one. Like
-//! compaction this needs no memory, so it works however full the log is. It chooses the span with
-//! the fewest seglets to move.
+//! It slides whole extents down over the holes between them, until the holes have merged into one.
+//! Like compaction this needs no free memory, so it works however full the log is. It chooses the
+//! span with the fewest seglets to move.
 
 use super::{Budget, NO_VISITS};
 use crate::log::Log;
@@ -10,11 +10,11 @@ use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
 /// The largest number of seglets moved for one entry: 16 MB, which takes some milliseconds. The
-/// writer of a long entry waits for the move. That many seglets are moved only when memory is so
-/// full and fragmented that no cheaper span gives enough.
+/// writer of a long entry waits for the move. The number is reached only when memory is so full and
+/// fragmented that no cheaper span has enough free seglets.
 const MOVED_MAX: usize = 256;
 
-/// What can be done with a row of neighbouring seglets.
+/// Whether the seglets of a row are free, in use and movable, or in use and fixed in their place.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum RunKind {
     Free,
@@ -41,8 +41,8 @@ impl Log {
         true
     }
 
-    /// Chooses the span, from hole to hole, that has at least `count` free seglets in all and the
-    /// fewest others, none of them stuck.
+    /// Chooses the span, from hole to hole, that has at least `count` free seglets in all, the
+    /// fewest seglets in use, and no seglet that is fixed in its place.
     fn choose_span(&self, count: usize) -> Option<Run> {
         let rows = self.rows();
         let mut best: Option<(usize, Run)> = None;
@@ -110,7 +110,8 @@ impl Log {
         if shift == 0 {
             return count;
         }
-        // In ascending order: no entry gets an address at which a later entry is still looked up.
+        // Entries are moved in ascending order, so that no entry gets an address at which a later
+        // entry is still looked up.
         let mut address = extent.start;
         while address < extent.end {
             let mut visits = NO_VISITS;

@@ -31,13 +31,13 @@ use sprat_wire::tablet::hash;
 /// The largest number of entries that a slice examines.
 pub const SLICE_ENTRIES: usize = 32;
 
-/// Bytes examined after which a slice ends.
+/// A slice ends once it has examined or moved this number of bytes.
 pub const SLICE_BYTES: usize = 16 << 10;
 
-/// The largest number of cleaning slices that one write pays for while there is room for the write.
+/// The largest number of cleaning slices that one write runs while there is room for the write.
 const SLICES_PER_WRITE: usize = 8;
 
-/// A write pays for one slice, and for one more per this many bytes written.
+/// A write runs one cleaning slice, and one more for each of this number of bytes written.
 const BYTES_PER_SLICE: usize = 4 << 10;
 
 /// Counters of the cleaner since the log was made.
@@ -95,7 +95,7 @@ impl Cleaner {
     }
 }
 
-/// The rest of a slice's budget.
+/// The number of entries and bytes that the current slice may still examine or move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     entries: usize,
@@ -134,7 +134,8 @@ pub(super) enum Live {
 }
 
 impl Log {
-    /// Cleans for at most `slices` slices, as long as that is worthwhile now. Call it when idle.
+    /// Runs at most `slices` slices of cleaning, as long as cleaning is worthwhile now. Call it
+    /// when idle.
     pub fn clean(&mut self, slices: usize) -> CleanReport {
         for done in 0..slices {
             if !self.slice(false) {
@@ -151,7 +152,7 @@ impl Log {
         self.memory.seglets.free() < self.low_water || self.disk_is_short()
     }
 
-    /// Cleans on behalf of a write of `len` bytes: one slice, and one more for each
+    /// Cleans on behalf of a write of `len` bytes: runs one slice, and one more for each
     /// [`BYTES_PER_SLICE`] bytes, up to [`SLICES_PER_WRITE`]. Stops when there is nothing to clean.
     pub(crate) fn clean_for_write(&mut self, len: usize) {
         for _ in 0..(1 + len / BYTES_PER_SLICE).min(SLICES_PER_WRITE) {
@@ -215,7 +216,8 @@ impl Log {
         count
     }
 
-    /// Returns whether an entry is alive, and removes a dead one from the counters.
+    /// Returns what an entry is if it is alive. If it is dead, subtracts it from the counters and
+    /// returns `None`.
     pub(super) fn check_live(&mut self, visit: &Visit, slot: u32) -> Option<Live> {
         self.cleaner.stats.scanned_bytes += visit.len as u64;
         match visit.kind {

@@ -8,8 +8,8 @@
 use super::{FILL_PER_100_LINES, SLOTS, Table, tag};
 
 /// The largest number of chains that one insertion splits. One entry fills less than a fifth of a
-/// line, so one split is enough; the second compensates for an overflow line that the insertion may
-/// take.
+/// line, so one split is enough for it. The second split makes up for an overflow line that the
+/// insertion may take.
 const SPLITS_PER_INSERT: usize = 2;
 
 impl Table {
@@ -29,8 +29,8 @@ impl Table {
         let (low, high) = (self.split, self.split + (1 << self.level));
         let bit = 1 << self.level;
         let mut gathered = std::mem::take(&mut self.scratch);
-        // Empties the lines of the chain and frees the overflow lines. The entries, prefetched
-        // meanwhile, are distributed below.
+        // Empties the lines of the chain and frees the overflow lines. The entries, which are
+        // prefetched meanwhile, are distributed below.
         let mut number = Some(low);
         while let Some(at) = number {
             number = self.next(at);

@@ -12,7 +12,8 @@ pub(crate) fn chance(seed: u64) -> Chance {
     Chance::new(seed ^ 0x9E37_79B9_7F4A_7C15)
 }
 
-/// A disk that keeps flushed bytes, and after a crash perhaps some of the bytes in flight.
+/// A disk that keeps flushed bytes. After a crash it may also have some of the bytes that were in
+/// flight.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) replicas: BTreeMap<u64, Vec<u8>>,
@@ -67,7 +68,7 @@ impl Disk {
         replica.extend_from_slice(bytes);
     }
 
-    /// Fails the power: of the pieces in flight, each segment keeps a random prefix.
+    /// Simulates a power failure: each segment keeps a random prefix of its pieces in flight.
     pub(crate) fn crash(&mut self, chance: &mut Chance) {
         let flight = std::mem::take(&mut self.flight);
         let mut torn = Vec::new();

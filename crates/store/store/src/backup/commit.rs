@@ -14,9 +14,10 @@ use super::{Backup, DiskOperation, Durability, Failed, Progress, Replica, SYNC_I
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
-/// The largest number of one commit's writes in flight at a time.
+/// The largest number of writes that one commit has in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
-/// In addition: a sync, a step of growth, a file header.
+/// In addition to these writes there can be one sync, one step of growth, and one write of a file
+/// header.
 const _: () =
     assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 
@@ -31,8 +32,8 @@ impl<D: Disk> Backup<D> {
             return Ok(false);
         }
         let mut ready = self.frames.ready();
-        // First the segments that have a frame, then those that begin, heads after the segments
-        // that they may list.
+        // The queue gets the segments that have a frame first, then the survivors that begin, then
+        // the heads that begin, because a head may list the others.
         for pass in 0..3 {
             for replica in self.open.iter().filter(|replica| replica.is_staged() && !replica.freed)
             {
@@ -41,7 +42,7 @@ impl<D: Disk> Backup<D> {
                     continue;
                 }
                 if begins {
-                    // Without a frame the segment waits for the file to grow; those that have
+                    // A segment without a frame waits until the file has grown; segments that have
                     // frames proceed.
                     let Some(left) = ready.checked_sub(1) else { break };
                     ready = left;
@@ -216,8 +217,8 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// Continues the growth, alternating with commits. Writing behind a file's end locks the file,
-    /// and growth that writes piece after piece would lock commits out for the 4 ms after which the
+    /// Continues the growth, alternating with commits. A write behind a file's end locks the file.
+    /// Growth that wrote piece after piece would lock commits out for the 4 ms after which the
     /// kernel hands the lock over.
     fn continue_growth(&mut self) {
         // Two headers under way at once could both be torn.

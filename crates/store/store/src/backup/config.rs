@@ -1,4 +1,4 @@
-//! How a log, or a file of replicas, is set up.
+//! The options with which a log, or a file of replicas, is opened, and its limits.
 
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::frame::FRAME_BYTES;
@@ -10,8 +10,8 @@ pub enum Durability {
     /// When the write survives a power failure. Open the disk for direct access.
     #[default]
     Sync,
-    /// When the write survives the end of this process: the kernel has it, and is made to write it
-    /// to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    /// When the write survives the end of this process: the kernel has it. The kernel is made to
+    /// write it to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 
@@ -19,14 +19,17 @@ pub enum Durability {
 /// only the kernel has are at risk in a power failure for about this long.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
+/// Frames that are made ready in advance, so that opening a segment never waits for the file to
+/// grow.
 pub const SPARE_FRAMES: usize = 2;
 
-/// Spare frames of a node's own log. When the file cannot grow, the cleaner needs this many to free
-/// others; some of them are freed frames that wait for a sync.
+/// Spare frames of a node's own log. When the file cannot grow, the cleaner needs this number of
+/// spare frames to free other frames. Some of the spare frames are freed frames that wait for a
+/// sync.
 pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
 
-/// Frames of a log on a full disk that are freed but may not be written again yet.
+/// Frames of a log on a full disk that are freed but must not be written again before the next
+/// sync.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
 /// How often growth is retried for a file for which the disk had no room.
@@ -59,8 +62,8 @@ pub struct Options {
     pub max_frames: u32,
     /// Threads that read and check segments at start, 1 to [`MAX_REPLAY_THREADS`].
     pub threads: usize,
-    /// The largest number of bytes of log in a segment; an existing file must have been created
-    /// with the same.
+    /// The largest number of bytes of log in a segment. An existing file must have been created
+    /// with the same number.
     pub segment_bytes: u32,
     /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole
     /// blocks.
@@ -68,8 +71,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options for a log of `server` in `cluster`: synchronous, with full-size
-    /// segments, at most `max_frames` of them, replayed by two threads.
+    /// Returns the options for a log of `server` in `cluster`: [`Durability::Sync`], full-size
+    /// segments, at most `max_frames` of them, and two threads that replay.
     #[must_use]
     pub fn new(cluster: [u8; 16], server: u64, max_frames: u32) -> Self {
         Self {

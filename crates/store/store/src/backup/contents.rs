@@ -1,4 +1,5 @@
-//! A replica that was read from disk. Its log is taken out of the chunks as far as it is requested.
+//! A replica that was read from disk. The bytes of its log are taken out of the chunks only as far
+//! as they are requested.
 
 use super::stored::{Damage, Stored};
 use super::walk::ChunkReader;
@@ -21,7 +22,7 @@ struct Extent {
 pub struct Contents {
     buffer: AlignedBuf,
     chunks: ChunkReader,
-    /// Bytes of log that the replica must have.
+    /// Number of log bytes that the replica must have.
     len: usize,
     file: String,
     /// Offset in the file at which the frame begins, in bytes.
@@ -71,8 +72,8 @@ impl Contents {
     /// whether more follow.
     ///
     /// # Errors
-    /// [`Damage`], when those bytes or some before them differ from what was written. In this case
-    /// `out` is unchanged.
+    /// [`Damage`] when the requested bytes, or bytes before them, differ from what was written. In
+    /// this case `out` is unchanged.
     pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
         let end = self.len.min(offset.saturating_add(most));
         self.check(end)?;

@@ -61,8 +61,8 @@ pub(super) fn read_headers(
 }
 
 /// Returns the incarnation to write next. If one copy is damaged, that copy may have been the newer
-/// one, by `step` at most. Then the incarnations that it may have had are skipped, and the copy to
-/// be written first is the damaged one, never the only valid one.
+/// one, by `step` at most. In this case the incarnations that it may have had are skipped, and the
+/// copy to be written first is the damaged one, never the only valid one.
 pub(super) fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;
     if !current.alone {

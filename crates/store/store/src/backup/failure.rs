@@ -1,4 +1,4 @@
-//! Failures once the log is open.
+//! The errors of a log or file of replicas that is open.
 
 use std::fmt;
 use std::io;
@@ -32,8 +32,8 @@ impl fmt::Display for DiskOperation {
     }
 }
 
-/// The disk failed. What the log holds from then on is unknown until it is opened again, so nothing
-/// more is taken or reported durable.
+/// The disk failed. From then on the log's contents on disk are unknown until the log is opened
+/// again, so no more bytes are taken, and no more are reported durable.
 #[derive(Clone, Debug, Error)]
 #[error(
     "cannot {operation} {file} at offset {offset}: {}{source}; writes are refused until the log is \
@@ -67,7 +67,8 @@ pub enum AppendError {
         /// Number of bytes that were to be appended.
         asked: usize,
     },
-    /// Too many segments are not finished on disk, so that another cannot begin: wait for progress.
+    /// Too many segments are not finished on disk, so no other segment can begin: wait for
+    /// progress.
     #[error("the disk is too many segments behind: wait for a commit before starting another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.

@@ -1,4 +1,4 @@
-//! Which frame holds which segment, and which are free.
+//! Tracks which frame holds which segment, and which frames are free.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,8 +17,8 @@ pub(super) struct Frames {
     live: BTreeMap<u64, FrameSlot>,
     /// Frames that may be written at once.
     ready: VecDeque<u32>,
-    /// Frames freed since the last sync began: a power failure may still bring back the log that
-    /// needs them.
+    /// Frames freed since the last sync began. A power failure may still bring back a state of the
+    /// log that needs them.
     freed: Vec<u32>,
     /// Frames freed before the current sync began.
     settling: Vec<u32>,
@@ -31,9 +31,10 @@ pub(super) struct Frames {
 pub struct FrameCount {
     /// Frames that hold a segment, or will hold one that waits for its first commit.
     pub live: u32,
-    /// Frames that can take a segment, now or after the next sync.
+    /// Frames that can take a segment, either now or after the next sync.
     pub free: u32,
-    /// The largest number of frames; those neither live nor free do not exist yet.
+    /// The largest number of frames. Frames up to this number that are neither live nor free do not
+    /// exist yet.
     pub max: u32,
 }
 
@@ -86,8 +87,8 @@ impl Frames {
         self.live.remove(&segment)
     }
 
-    /// Takes back a frame. `settled` says that the reason why its segment is dispensable is on the
-    /// medium; otherwise the frame must not be written before the next sync.
+    /// Takes back a frame. `settled` says whether the change that made its segment unnecessary is
+    /// on the medium already. If it is not, the frame must not be written before the next sync.
     pub(super) fn give(&mut self, frame: u32, settled: bool) {
         if settled {
             self.ready.push_back(frame);

@@ -1,11 +1,11 @@
-//! Makes the file longer, ahead of need and in the background.
+//! Makes the file longer, in the background, before the space is needed.
 //!
-//! Space is reserved first, so that a full disk shows before anything depends on it, without
-//! changing the file's size. Then zeroes are written, a piece at a time between commits, because
-//! the first write to a block changes the filesystem's metadata, and would cost a journal commit
-//! within a durable write. Then one sync makes all of it permanent, and the file's header records
-//! its length, so that a truncated file is noticed. A crash on the way leaves a shorter file, which
-//! the next start extends.
+//! Space is reserved first, without changing the file's size, so that a full disk is noticed before
+//! anything depends on the space. Then zeroes are written, a piece at a time between commits,
+//! because the first write to a block changes the filesystem's metadata, and would cost a journal
+//! commit within a durable write. Then one sync makes all of it permanent, and the file's header
+//! records the new length, so that a truncated file is noticed later. A crash before that leaves a
+//! shorter file, which the next start extends.
 //!
 //! A full disk stops only the growth: what was reserved so far is released, fewer frames are tried,
 //! and then the growth is retried [periodically](super::GROW_AGAIN). The existing frames stay in

@@ -1,4 +1,4 @@
-//! The file's header, and closing a file in order.
+//! Writes the file's header, and closes a file cleanly.
 
 use super::incarnation::AHEAD;
 use super::owner::Owner;
@@ -10,9 +10,9 @@ use sprat_wire::frame::FILE_HEADERS;
 use std::io;
 
 impl<D: Disk> Backup<D> {
-    /// Commits what was appended, waits for the disk, and records in the file that it was closed in
-    /// order: the next start then treats every damage as damage, with no doubt about the last
-    /// commit. Blocks.
+    /// Commits what was appended, waits for the disk, and records in the file that it was closed
+    /// cleanly. The next start then treats every invalid chunk as damage, because the last commit
+    /// cannot be unfinished. Blocks.
     ///
     /// # Errors
     /// [`Failed`] when a request to the disk fails or has failed before.
@@ -56,7 +56,8 @@ impl<D: Disk> Backup<D> {
         Op::Write { buffer, len, offset, durable: true }
     }
 
-    /// Writes the file's header when few of the incarnations that it allows are left.
+    /// Writes the file's header with a higher limit of incarnations when few of those that it
+    /// allows are left.
     pub(super) fn raise(&mut self) {
         if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
             return;

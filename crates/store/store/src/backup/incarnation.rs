@@ -1,14 +1,15 @@
 //! Incarnations: numbers that distinguish the chunks of one use of a frame from those of all
 //! others.
 //!
-//! A log begins each segment once, so all its chunks written after one opening of the file have the
-//! same incarnation. In a file of replicas each replica has an incarnation of its own, because a
-//! master may give up a replica here and begin the same segment again. No incarnation may be taken
-//! again after a crash. So the file's header names one ahead of all those taken, and is
-//! rewritten only once in some thousand replicas.
+//! A log begins each segment once, so all its chunks that are written after one opening of the file
+//! have the same incarnation. In a file of replicas each replica has an incarnation of its own,
+//! because a master may give up a replica here and begin the same segment again. No incarnation may
+//! be taken again after a crash. So the file's header names an incarnation above all that were
+//! taken, and is rewritten only once in some thousand replicas.
 
-/// How far the file's header is ahead when it is written; odd, so that its two copies alternate.
-/// Each start skips at most this many: 32 bits are enough for a million starts.
+/// How far the header's incarnation is above the taken ones when the header is written. The number
+/// is odd, so that successive headers go to the two copies in turn. Each start skips at most this
+/// many incarnations, so 32 bits are enough for a million starts.
 pub(super) const AHEAD: u32 = 4095;
 
 /// The incarnations taken and still to be taken.
@@ -63,7 +64,7 @@ impl Incarnations {
         self.limit = self.raising.take().expect("the header was being written");
     }
 
-    /// Returns whether a header that is further ahead should be written.
+    /// Returns whether a header that allows more incarnations should be written.
     pub(super) fn are_few(&self) -> bool {
         self.raising.is_none() && self.limit.saturating_sub(self.next) < AHEAD / 2
     }

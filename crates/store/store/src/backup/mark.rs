@@ -3,8 +3,9 @@
 use sprat_disk::BLOCK_BYTES;
 use sprat_wire::frame::{ChunkHeader, FREED, Seed};
 
-/// Bytes of each of the two copies of a mark in its block: with two, a flipped bit does not bring
-/// back what was freed. If a torn write left two different copies, either is right.
+/// Bytes of each of the two copies of a mark in its block. Because there are two, a flipped bit
+/// does not bring back what was freed. If a torn write left two different copies, either copy may
+/// be used.
 pub(super) const MARK_BYTES: usize = BLOCK_BYTES / 2;
 
 /// The contents of the last block of a frame.

@@ -1,57 +1,59 @@
 //! The backup: keeps segments in a file on a local disk, and returns them after a restart.
 //!
-//! A file has one of two kinds of owner. It can hold a node's own *log*, described below: heads
-//! come in order, and the digest of the newest says which segments belong to the log. Or it can
-//! hold *replicas* of other masters' segments, on behalf of [`replicas`](crate::replicas): see
-//! [Replicas](#replicas).
+//! A file has one of two kinds of owner. It can hold a node's own *log*, described below: each head
+//! is written after its predecessor, and the digest of the newest head lists the segments that
+//! belong to the log. Or it can hold *replicas* of other masters' segments, on behalf of
+//! [`replicas`](crate::replicas): see [Replicas](#replicas).
 //!
 //! # How the master drives it
 //! A [`Backup`] is a state machine on the node's thread. It never blocks; its owner drives it:
 //! 1. `log.next_pending()` returns bytes that are in memory and not on disk, oldest segment first;
-//!    [`Backup::append`] takes them. Before the log appends an entry, the master asks
-//!    [`Backup::room`] and seals the head if the entry would not fit: many small commits use up a
-//!    frame before 8 MB of log are in it.
+//!    [`Backup::append`] takes them. Before the log appends an entry, the master checks
+//!    [`Backup::room`], and seals the head if the entry would not fit. This can happen before 8 MB
+//!    of log are in a frame, because each commit pads its chunk, and many small commits use the
+//!    frame up.
 //! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way.
 //!    What is appended meanwhile forms the next commit: the busier the disk, the larger the
 //!    commits.
-//! 3. [`Backup::poll`] reports, as [`Progress`], up to where each segment is durable; the master
-//!    passes that to `log.mark_durable(segment, up_to)`, and the replies that waited for it may
-//!    leave.
+//! 3. [`Backup::poll`] reports, as [`Progress`], up to where each segment is durable. The master
+//!    passes that to `log.mark_durable(segment, up_to, sealed)`, and sends the replies that waited
+//!    for it.
 //! 4. `log.take_reclaimable()` returns segments that a durable head no longer lists;
 //!    [`Backup::free`] takes their frames back.
 //!
 //! When there is nothing to do, sleep on [`Backup::poll_fd`] until [`Backup::next_deadline`] at
-//! most. [`Backup::open`] first replays what is on disk; [`Backup::close`] ends in order.
+//! most. [`Backup::open`] first replays what is on disk. [`Backup::close`] ends cleanly.
 //!
 //! # The order on disk
 //! The writes of one commit are submitted together, one chunk for each segment, with one exception:
 //! the first chunk of a *head* is written only when everything taken before is durable on the
-//! medium. Under [`Durability::Buffered`] that costs one sync for each head. So when a head is on
-//! disk, every segment that its digest lists is there, whole and sealed; only the newest head can
-//! be unfinished. A head must therefore be sealed, in what was appended, before the next one
-//! begins.
+//! medium. Under [`Durability::Buffered`] this costs one sync for each head. So when a head is on
+//! disk, every segment that its digest lists is on disk too, whole and sealed, and only the newest
+//! head can be unfinished. Therefore the log must seal a head, and the backup must have taken the
+//! seal, before the next head begins.
 //!
-//! Frames of freed segments are reused at once; under `Buffered` only after the next sync, since
-//! until then a power failure could bring back the head that still lists them.
+//! Frames of freed segments are reused at once. Under `Buffered` they are reused only after the
+//! next sync, because until then a power failure could bring back the head that still lists them.
 //!
 //! # When the disk fails
-//! A disk without room for a longer file stops only its growth (`growth`): the existing frames stay
-//! in use, and frames that are freed are reused. Any failed write or sync poisons the backup: it
-//! keeps the [`Failed`], every later call returns it, and nothing more is reported durable until
-//! the log is opened again. A failed sync is not repeated: it could succeed the next time although
-//! data was lost, since the kernel forgets which pages it could not write. Replay finds out what
-//! really is there.
+//! A disk without room for a longer file stops only the file's growth (`growth`): the existing
+//! frames stay in use, and frames that are freed are reused. Any failed write or sync poisons the
+//! backup: it keeps the [`Failed`], every later call returns it, and nothing more is reported
+//! durable until the log is opened again. A failed sync is not repeated: it could succeed the next
+//! time although data was lost, since the kernel forgets which pages it could not write. The replay
+//! at the next opening finds out what really is on the disk.
 //!
 //! # What replay cannot distinguish
 //! See [`ReplayReport::cut`].
 //!
 //! # Replicas
-//! [`Backup::open_replicas`] opens a file of replicas. The replicas' names are
-//! [words](sprat_wire::op::ReplicaId::word), and up to [`MAX_OPEN_REPLICAS`] are open at once.
-//! Replicas have no order on disk: their masters ensure the order that is needed. A start looks for
-//! no digest: it reports every replica that is there. Therefore a replica that is freed is marked
-//! as free on disk before its frame is used again. A replica from before the last restart can be
-//! [read](Backup::read) and freed, but not appended to.
+//! [`Backup::open_replicas`] opens a file of replicas. Where a log has a segment's id, such a file
+//! has the replica's id, packed into [one number](sprat_wire::op::ReplicaId::word). Up to
+//! [`MAX_OPEN_REPLICAS`] replicas are open at once. The file does not keep replicas in any order on
+//! disk: their masters ensure the order that is needed. A start looks for no digest, but reports
+//! every replica in the file. Therefore a replica that is freed is marked as free on disk before
+//! its frame is used again. A replica from before the last restart can be [read](Backup::read) and
+//! freed, but not appended to.
 
 mod commit;
 mod config;
@@ -103,8 +105,8 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Reports that bytes of a segment are written as durably as the log's level asks: on the disk, or
-/// with the kernel.
+/// Reports that bytes of a segment are as durable as the log's [`Durability`] asks: they are on the
+/// disk, or the kernel has them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
     /// The segment.
@@ -116,7 +118,7 @@ pub struct Progress {
     /// The incarnation of the segment's chunks, by which they differ from chunks of an earlier use
     /// of the frame.
     pub incarnation: u32,
-    /// Whether the segment's seal is written too.
+    /// Whether the segment's seal is written as well.
     pub sealed: bool,
 }
 
@@ -135,7 +137,7 @@ pub struct Backup<D: Disk> {
     pool: Pool,
     /// Bytes of log that were taken and that no write carries yet.
     staged: usize,
-    /// Segments of the current commit that are still to be written, in order.
+    /// Segments of the current commit that are still to be written, the next one first.
     queue: VecDeque<u64>,
     /// Number of writes under way.
     writing: usize,
@@ -148,8 +150,8 @@ pub struct Backup<D: Disk> {
     growth_next: Option<Op>,
     /// Whether a commit's write has ended since the growth's last operation began.
     written_since_growth: bool,
-    /// Whether something is with the kernel but perhaps not on the medium, or a freed frame waits
-    /// for a sync.
+    /// Whether the kernel may have bytes that are not on the medium, or a freed frame waits for a
+    /// sync.
     dirty: bool,
     /// Whether a sync is under way.
     syncing: bool,
@@ -164,9 +166,9 @@ pub struct Backup<D: Disk> {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit; `sealed`
-    /// says that they are its last. Offset zero begins the segment; the bytes must then include its
-    /// whole header entry. A call without bytes only seals.
+    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit. `sealed`
+    /// says whether they are the segment's last bytes. A call with offset zero begins the segment,
+    /// and its bytes must include the whole header entry. A call without bytes only seals.
     ///
     /// # Errors
     /// [`AppendError`] when an earlier request to the disk failed, the frame has no room for the
@@ -254,8 +256,8 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Returns the number of bytes of log that `segment` can still take, if they come in at most
-    /// two calls of [`append`](Self::append). For a segment that has not begun these are the bytes
-    /// of a whole one; for a sealed one none.
+    /// two calls of [`append`](Self::append). For a segment that has not begun it is the length of
+    /// a whole segment; for a sealed one it is zero.
     #[must_use]
     pub fn room(&self, segment: u64) -> usize {
         match self.position(segment) {
@@ -283,8 +285,8 @@ impl<D: Disk> Backup<D> {
         self.staged
     }
 
-    /// Frees a segment: a durable head no longer lists it, it was never listed, or its master needs
-    /// the replica no longer. Does nothing if it is not there.
+    /// Frees a segment: a durable head no longer lists it, it was never listed, or its master no
+    /// longer needs the replica. Does nothing if the file does not have the segment.
     pub fn free(&mut self, segment: u64) {
         let slot = self.frames.take(segment);
         if let Some(index) = self.position(segment) {
@@ -327,17 +329,17 @@ impl<D: Disk> Backup<D> {
         self.frames.count(max_frames, waiting)
     }
 
-    /// Returns whether the disk had no room when the file last had to grow, or for an operation
-    /// that has failed. A file that cannot grow continues with the frames that it has, and grows
-    /// when there is space again.
+    /// Returns whether the disk had no room when the file last had to grow, or had no room for the
+    /// operation that failed. A file that cannot grow continues with the frames that it has, and
+    /// grows when the disk has room again.
     #[must_use]
     pub fn disk_is_full(&self) -> bool {
         self.disk_full.is_some()
             || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
     }
 
-    /// Returns the number of segments of a node's own log that the disk takes for now, if the disk
-    /// is full; otherwise `None`.
+    /// Returns the number of segments of a node's own log that the disk can hold for now, if the
+    /// disk is full; otherwise `None`.
     #[must_use]
     pub fn segments_on_full_disk(&self) -> Option<usize> {
         self.disk_full.as_ref()?;

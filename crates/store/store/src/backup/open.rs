@@ -29,14 +29,14 @@ impl<D: Disk> Backup<D> {
     /// called for the table and key of every object and tombstone, on the replaying threads. `sink`
     /// may stop the replay, which leaves the file unchanged.
     ///
-    /// Reads everything before it writes anything. Then it advances the file's incarnation, seals
-    /// the newest head where its log now ends, if it was not sealed, and makes both durable before
-    /// the first append: the next restart finds the same log, and what was cut cannot come back.
+    /// Reads everything before it writes anything. Then it raises the file's incarnation, and seals
+    /// the newest head where its log now ends, if it was not sealed. Both are durable before the
+    /// first append. So the next restart finds the same log, and what was cut off cannot come back.
     /// New segments take ids above [`ReplayReport::highest_segment`]. Blocks.
     ///
-    /// If the log is intact but spare frames cannot be added, it opens all the same, and can be
-    /// read. On a full disk [`disk_is_full`](Self::disk_is_full) returns true then; after any other
-    /// error [`failure`](Self::failure) is set, and the log cannot be written.
+    /// If the log is intact but spare frames cannot be added, the log opens nevertheless, and can
+    /// be read. On a full disk [`disk_is_full`](Self::disk_is_full) returns true then; after any
+    /// other error [`failure`](Self::failure) is set, and the log cannot be written.
     ///
     /// # Errors
     /// [`OpenError`] when the file is damaged, cut short, of a newer format, or of another cluster
@@ -97,8 +97,8 @@ impl<D: Disk> Backup<D> {
 
     /// Opens the file of replicas on `disk`: creates it when it is empty, otherwise examines all of
     /// it. Damage does not prevent opening: it is reported, and other servers have other replicas.
-    /// Before the first append, frames that hold nothing that counts are marked as free, and what
-    /// was read is made durable. Blocks.
+    /// Before the first append, frames that hold no valid replica are marked as free, and what was
+    /// read is made durable. Blocks.
     ///
     /// If spare frames cannot be added, the file opens as with [`open`](Self::open).
     ///
@@ -125,8 +125,8 @@ impl<D: Disk> Backup<D> {
         for frame in places.unmarked {
             let mark = backup.mark(frame, backup.incarnations.last_of_previous());
             backup.block_on(mark)?;
-            // The remains of a beginning may lack an incarnation to compare with the mark, so they
-            // are erased too.
+            // The remains of a torn beginning may lack an incarnation to compare with the mark, so
+            // the frame's first block is erased as well.
             let erase = backup.erase(frame);
             backup.block_on(erase)?;
             backup.frames.give(frame, true);
@@ -210,14 +210,14 @@ impl<D: Disk> Backup<D> {
 
     /// Prepares an existing file that was read for writing.
     fn prepare_existing(&mut self, current: &Current) -> Result<(), OpenError> {
-        // The bytes that were read may be in the kernel's cache only. Sync them before anything is
-        // written that depends on them: the header, which counts the frames, and above all a log's
-        // seal, which is durable at once and states that all of the log is valid.
+        // The bytes that were read may be in the kernel's cache and not on the medium. Sync them
+        // before anything is written that depends on them: the header, which counts the frames, and
+        // above all a log's seal, which is durable at once and states that all of the log is valid.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;
         let first = next_incarnation(current, if self.owner == Owner::Log { 1 } else { AHEAD });
-        // A damaged copy is rewritten first, and then the one that counted until now.
+        // A damaged copy is rewritten first, and after it the copy that was valid.
         for incarnation in first..=first + u32::from(current.alone) {
             self.header.incarnation = incarnation;
             self.write_header()?;
@@ -241,9 +241,9 @@ impl<D: Disk> Backup<D> {
         Ok(())
     }
 
-    /// Seals the newest head where its log ends, under its own incarnation, as a part of its frame.
-    /// If this write is torn, it leaves what was there, an end without a valid chunk, and the next
-    /// start writes it again.
+    /// Seals the newest head where its log ends, under its own incarnation, within its frame. If
+    /// this write is torn, the frame still has an end without a valid chunk, as before, and the
+    /// next start writes the seal again.
     fn seal(&mut self, unsealed: &Unsealed) -> Result<(), OpenError> {
         let Unsealed { found, position, tail, log_end } = unsealed;
         let header = ChunkHeader {

@@ -8,7 +8,8 @@ use sprat_wire::frame::{BLOCK_BYTES, REPLICA_FILE};
 /// The owner of the segments in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Owner {
-    /// This node's own log: heads come in order, and the newest one lists what belongs to it.
+    /// This node's own log: each head is written after its predecessor, and the newest head lists
+    /// the segments that belong to the log.
     Log,
     /// Replicas of other masters' segments, each independent of the others.
     Replicas,
@@ -23,7 +24,7 @@ impl Owner {
         }
     }
 
-    /// Returns the number of frames kept ready ahead of need.
+    /// Returns the number of frames that are made ready in advance.
     pub(super) fn spare_frames(self) -> usize {
         match self {
             Self::Log => SPARE_FRAMES_OF_LOG,

@@ -9,13 +9,14 @@ use sprat_disk::{AlignedBuf, BLOCK_BYTES, Completion, Disk, Op};
 use std::collections::VecDeque;
 use std::io;
 
-/// The largest number of replicas being read at a time, including those read but not yet taken.
+/// The largest number of replicas being read at a time, including those that were read but not yet
+/// taken.
 pub const MAX_READS: usize = 8;
 
 /// The result of reading a replica.
 #[derive(Debug)]
 pub struct FrameRead {
-    /// The replica's word.
+    /// The replica's id, packed into [one number](sprat_wire::op::ReplicaId::word).
     pub segment: u64,
     /// The replica's incarnation.
     pub incarnation: u32,
@@ -121,7 +122,7 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// Releases the buffers kept for reads, when there will be none for a while.
+    /// Releases the buffers kept for reads, when no reads are expected for a while.
     pub fn forget_buffers(&mut self) {
         self.reading.spare = Vec::new();
     }

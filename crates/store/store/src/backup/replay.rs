@@ -1,4 +1,4 @@
-//! Reads all live segments, several at a time, and delivers them in order.
+//! Reads all live segments, several at a time, and delivers them newest first.
 
 use super::OpenError;
 use super::report::{Cut, ReplayReport, ReplayedSegment};
@@ -72,8 +72,8 @@ impl<R: ReadAt> FrameReader<R> {
                 let (done, empties, next) = (done.clone(), &empties, &next);
                 scope.spawn(move || {
                     let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
-                    // A thread takes a buffer first and a number second: so the thread with the
-                    // lowest number never waits for a buffer.
+                    // A thread takes a buffer first and a number second, so that the thread with
+                    // the lowest number always has a buffer.
                     while let Some(loaded) = take(empties) {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(found) = live.get(index) else { return };
@@ -158,7 +158,7 @@ impl<R: ReadAt> FrameReader<R> {
         Ok(loaded)
     }
 
-    /// Checks that a log that was closed in order has no unfinished end.
+    /// Checks that a log that was closed cleanly has no unfinished end.
     fn check_clean(
         &self,
         found: SegmentFrame,
@@ -182,7 +182,7 @@ fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
     lock(empties).recv().ok()
 }
 
-/// Passes segments to `sink` in order as they arrive.
+/// Passes segments to `sink` in the order of their numbers as they arrive.
 fn deliver(
     outcomes: &Receiver<Outcome>,
     empty: Sender<Loaded>,
@@ -200,7 +200,8 @@ fn deliver(
             report.segments += 1;
             report.entries += loaded.segment.entries.len() as u64;
             report.bytes += loaded.segment.bytes.len() as u64;
-            // A head that never began is newer than this one, so it is the cut that counts.
+            // A head that never began is newer than this segment, so the cut at that head is
+            // reported.
             report.cut = report.cut.take().or(loaded.cut.take());
             unsealed = unsealed.or(loaded.unsealed.take());
             if sink(&loaded.segment).is_break() {

@@ -62,8 +62,8 @@ pub(super) struct Replica {
     /// Whether the segment is a head of this node's own log. False for survivors, and for other
     /// masters' segments.
     pub(super) head: bool,
-    /// Whether the segment's chunks are marked as those of a head, of this node's log or another
-    /// master's.
+    /// Whether the segment's chunks are marked as chunks of a head. The head may be one of this
+    /// node's log or of another master's log.
     pub(super) marked_head: bool,
     /// The segment's frame, once the first chunk is being written.
     pub(super) frame: Option<u32>,
@@ -77,7 +77,7 @@ pub(super) struct Replica {
     pub(super) reported: u32,
     /// Bytes of log with the kernel when the current sync was begun.
     pub(super) syncing: u32,
-    /// Where the log will end, and whether it will be sealed, when the current write is done.
+    /// The end of the log, in bytes, and whether it is sealed, once the current write is done.
     pub(super) in_flight: Option<(u32, bool)>,
     /// Whether the replica was freed during a write: its frame is released when the write is done.
     pub(super) freed: bool,
@@ -128,7 +128,7 @@ impl Replica {
         self.staged.as_ref().map_or(0, |staged| (self.log_end - staged.log_start) as usize)
     }
 
-    /// Returns the number of bytes of its frame that are written or being written.
+    /// Returns the number of bytes of the replica's frame that are written or being written.
     pub(super) fn position(&self) -> usize {
         self.position
     }
@@ -142,8 +142,8 @@ impl Replica {
         room(geometry, self.position + begun, self.log_end as usize)
     }
 
-    /// Returns whether `len` bytes can be taken now. Here they may also use what is reserved for
-    /// chunk headers.
+    /// Returns whether `len` bytes can be taken now. They may also use the bytes of the frame that
+    /// are reserved for chunk headers.
     pub(super) fn fits(&self, geometry: &Geometry, len: usize) -> bool {
         let (begun, header) = match &self.staged {
             Some(staged) => (staged.filled - self.tail.len(), 0),
@@ -242,7 +242,7 @@ pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usiz
 }
 
 /// Returns whether a segment's first bytes show that it is a head. Bytes that cannot be parsed
-/// count as a head: that only makes them wait.
+/// count as a head, which only means that they wait for earlier segments.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

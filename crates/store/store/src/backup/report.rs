@@ -28,7 +28,7 @@ pub struct Cut {
     pub offset: u64,
     /// The length of the segment's log now, in bytes.
     pub log_end: u32,
-    /// Bytes of log cut off, as far as the remains show.
+    /// Bytes of log cut off, as far as what is left there shows.
     pub bytes: u64,
     /// A description of what was found at the cut.
     pub found: String,
@@ -56,21 +56,22 @@ pub struct ReplayReport {
     pub bytes: u64,
     /// The end that was cut off the newest head, or a head that never began.
     ///
-    /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
-    /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
-    /// power failure and never acknowledged leaves the same trace as one that was acknowledged and
-    /// *then* damaged on the medium. So damage to exactly the last commit before a crash is cut and
-    /// reported here rather than refused. After a close in order there is no such doubt, and the
-    /// damage is refused.
+    /// Chunks are cut off only if no chunk header on disk says that they were durable: those of the
+    /// very last commit (under `Buffered`, after a power failure, those since the last sync). A
+    /// commit that was torn by a power failure and never acknowledged leaves the same trace as one
+    /// that was acknowledged and *then* damaged on the medium. So damage to exactly the last commit
+    /// before a crash is cut off and reported here, and the log opens. After a clean close there is
+    /// no such doubt: the log with such damage does not open.
     pub cut: Option<Cut>,
-    /// Frames with segments that no longer count: freed before, or never listed.
+    /// Frames with segments that no longer count: they were freed before, or a head never listed
+    /// them.
     pub garbage: Vec<Garbage>,
     /// Whether one of the two copies of the file header was damaged; it has been rewritten.
     pub header_repaired: bool,
-    /// Whether the log was closed in order.
+    /// Whether the log was closed cleanly.
     pub clean: bool,
-    /// Highest segment id seen anywhere, garbage included, zero if there is none: new segments take
-    /// higher ones.
+    /// Highest segment id found in the file, also among garbage; zero if there is none. New
+    /// segments take higher ids.
     pub highest_segment: u64,
     /// Number of objects that were left out because their tables had been dropped, by table id.
     pub left_out: BTreeMap<u32, u64>,

@@ -1,9 +1,9 @@
 //! Frames that are being released.
 //!
 //! A frame of the log is free as soon as a durable head no longer lists its segment, since no start
-//! looks for it. In a file of replicas everything on disk counts at a start, so a frame is marked
-//! first: its last block says up to which incarnation its chunks are free. Only when the mark is on
-//! the medium may the frame be written again.
+//! looks for that segment. In a file of replicas everything on disk counts at a start, so the
+//! frame's last block is written first, as a mark: it says up to which incarnation the frame's
+//! chunks are free. Only when the mark is on the medium may the frame be written again.
 
 use super::frames::FrameSlot;
 use super::mark::MARK_BYTES;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// The largest number of marks being written at a time.
 pub(super) const MAX_RETIRING_WRITES: usize = 4;
 
-/// Frames that are becoming free.
+/// Frames that are becoming free: see the module.
 #[derive(Default)]
 pub(super) struct Retiring {
     /// Frames that wait to be marked, with the incarnation for the mark.

@@ -32,7 +32,7 @@ pub struct Stored {
     pub framed: u32,
     /// Whether the master has sealed the replica.
     pub sealed: bool,
-    /// Whether the master may have an acknowledgement for more bytes than the replica has.
+    /// Whether more bytes than the replica has may have been acknowledged to the master.
     pub unsure: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Damage {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The replica there, as far as the remains show.
+    /// The replica at this offset, as far as what is left there shows.
     pub replica: Option<ReplicaId>,
     /// A description of what the file should have at this offset.
     pub expected: String,
@@ -56,10 +56,11 @@ pub struct Damage {
     pub found: String,
 }
 
-/// A write that a crash left unfinished; under `Sync` it was never acknowledged.
+/// A write that a crash left unfinished. Under [`Durability::Sync`](super::Durability::Sync) it was
+/// never acknowledged.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Torn {
-    /// The replica; `None` when not even its name can be read.
+    /// The replica; `None` when not even its id can be read.
     pub replica: Option<ReplicaId>,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -86,17 +87,18 @@ impl fmt::Display for Torn {
 /// The results of opening a file of replicas.
 #[derive(Clone, Debug, Default)]
 pub struct StoredReport {
-    /// Replicas that are whole as far as is known, in the order of their words.
+    /// Replicas that are whole as far as is known, in the order of their packed ids.
     pub stored: Vec<Stored>,
-    /// Damaged replicas. Each keeps its frame until it is freed, if its name is known.
+    /// Damaged replicas. A damaged replica whose id is known keeps its frame until it is freed.
     pub damaged: Vec<Damage>,
     /// Torn ends that were cut, and torn beginnings that were dropped.
     pub torn: Vec<Torn>,
-    /// Number of replicas that a later one supersedes; their frames are free now.
+    /// Number of replicas that were superseded by a later one of the same id; their frames are free
+    /// now.
     pub outdated: u64,
     /// Whether one of the two copies of the file header was damaged; it has been rewritten.
     pub header_repaired: bool,
-    /// Whether the file was closed in order.
+    /// Whether the file was closed cleanly.
     pub clean: bool,
     /// Wall-clock time from the first read to the last.
     pub elapsed: Duration,
@@ -221,7 +223,7 @@ impl<R: ReadAt> FrameReader<R> {
         };
         let offset = self.header.frame_offset(frame) + walked.position as u64;
         let len = u32::try_from(walked.log_end).expect("within a segment");
-        // A process that closed the file in order left nothing unfinished.
+        // A process that closed the file cleanly left nothing unfinished.
         let finished =
             current.header.clean.is_some_and(|(life, _)| u64::from(first.incarnation) >= life);
         if !sealed {
@@ -274,7 +276,7 @@ impl<R: ReadAt> FrameReader<R> {
         let offset = self.header.frame_offset(frame);
         let headers = find_chunks(self.header.seed(), bytes).map(|(_, chunk)| chunk.header);
         let newest = headers.filter(|header| header.incarnation > freed).max_by_key(|header| {
-            // Of one replica, the chunk that vouches for the most bytes.
+            // Of one replica's chunks, the one that states the most durable bytes.
             (header.incarnation, header.durable)
         });
         if newest.is_none() && bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0) {
@@ -296,7 +298,7 @@ impl<R: ReadAt> FrameReader<R> {
     }
 }
 
-/// Assigns frames to replicas: of two replicas with the same name the later one counts.
+/// Assigns frames to replicas: of two replicas with the same id the later one counts.
 fn arrange_frames(all: Vec<(u32, Examined)>, report: &mut StoredReport) -> FrameMap {
     let mut map = FrameMap::default();
     let mut named: BTreeMap<u64, (u32, u32, FrameContents)> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Examines all frames of a log file: which hold segments of the log, and which are free. Only
-//! reads.
+//! Examines all frames of a log file: finds the frames that hold segments of the log, and the
+//! frames that are free. Writes nothing.
 
 use super::report::{Corruption, Garbage, ReplayReport};
 use super::walk::{BadLog, ChunkReader, End, read_log};
@@ -111,8 +111,8 @@ impl<R: ReadAt> FrameReader<R> {
 
         let mut live: BTreeMap<u64, SegmentFrame> = BTreeMap::new();
         for found in &named {
-            // Of two frames with the same segment, the one with the later incarnation counts: the
-            // earlier never got beyond a torn beginning.
+            // Of two frames with the same segment, the one with the later incarnation counts,
+            // because in the earlier one only a torn beginning was written.
             if digest.binary_search(&found.segment).is_ok() {
                 live.entry(found.segment).or_insert(*found);
             }
@@ -234,9 +234,9 @@ impl<R: ReadAt> FrameReader<R> {
         self.corruption(found.frame, position, found.segment, expected, what)
     }
 
-    /// Examines a frame that does not begin with a chunk header: it was never used, it was reused
-    /// and its new segment's first write was torn, or it is damaged. Chunks further back in it show
-    /// whether it is damaged.
+    /// Examines a frame that does not begin with a chunk header. The frame was never used, or it
+    /// was reused and its new segment's first write was torn, or it is damaged. Chunks further back
+    /// in the frame show whether it is damaged.
     fn examine_unnamed(
         &self,
         frame: u32,

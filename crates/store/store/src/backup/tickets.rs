@@ -1,7 +1,7 @@
 //! The tickets that identify completed disk operations.
 
-/// Tickets of operations. The lower half of a ticket for a frame is the frame's number; each frame
-/// has at most one operation of a kind under way.
+/// Tickets of operations. The lower half of a ticket for a frame is the frame's number, because
+/// each frame has at most one operation of a kind under way.
 pub(super) const TICKET_SYNC: u64 = 1;
 pub(super) const TICKET_GROW: u64 = 2;
 pub(super) const TICKET_HEADER: u64 = 3;

@@ -1,4 +1,4 @@
-//! Reads one frame: from chunks back to a segment's log.
+//! Reads one frame: reassembles a segment's log from its chunks.
 
 use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
 use sprat_wire::frame::{
@@ -79,7 +79,7 @@ impl ChunkReader {
         }
     }
 
-    /// Parses the chunk at the beginning of `bytes`, which must begin at `log_end` in the log; a
+    /// Parses the chunk at the beginning of `bytes`. Its log must begin at `log_end`, except that a
     /// cut may begin before. The error says what is wrong with the chunk, and how many bytes of log
     /// are lost with it: 0 if its header is invalid or does not fit there.
     pub(super) fn step<'a>(
@@ -108,8 +108,8 @@ impl ChunkReader {
     }
 
     /// Returns whether the invalid bytes at `position` can be the remains of one of this segment's
-    /// chunks. What an earlier segment left at the edge of a block cannot be. Within a block there
-    /// are zeroes behind the last chunk, unless a write was begun.
+    /// chunks. Bytes of an earlier segment that begin at the edge of a block cannot be. Within a
+    /// block there are zeroes behind the last chunk, unless a write was begun.
     fn is_remnant(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
@@ -121,10 +121,10 @@ impl ChunkReader {
         }
     }
 
-    /// Looks behind `position` for a chunk header which says that more than `log_end` bytes of log
-    /// were durable. If there is one, the bytes at `position` were valid once, and are damaged now.
-    /// Returns the header's position, and the number of bytes that were durable when the header was
-    /// written.
+    /// Searches behind `position` for a chunk header that says that more than `log_end` bytes of
+    /// log were durable. If there is such a header, the bytes at `position` were valid once, and
+    /// are damaged now. Returns the header's position, and the number of bytes that were durable
+    /// when the header was written.
     pub(super) fn witness(
         &self,
         frame: &[u8],
@@ -167,9 +167,9 @@ pub(super) enum BadLog {
     Misplaced,
 }
 
-/// Checks every entry of a segment's log, and puts the position and hash of each but the first into
-/// `entries` (cleared first). Returns the header; the error has the position at which the log is
-/// wrong, and the reason.
+/// Checks every entry of a segment's log. Puts the position and hash of each entry except the first
+/// into `entries`, which it clears before. Returns the header. The error has the position at which
+/// the log is wrong, and the reason.
 pub(super) fn read_log(
     log: &[u8],
     segment: u64,

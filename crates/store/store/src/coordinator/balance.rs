@@ -1,9 +1,10 @@
 //! Decides which tablet to move so that servers share memory, requests and tablets evenly: a pure
 //! function of the loads that they report.
 //!
-//! Memory comes first, because a server without memory takes no writes; then requests; then the
-//! number of tablets. A move must improve its objective by a minimum, and must not worsen an
-//! objective that comes before it. So a finite number of moves evens out constant loads.
+//! Memory comes first, because a server without free memory accepts no writes. The number of
+//! requests comes second, and the number of tablets last. A move must improve its objective by a
+//! minimum, and must not worsen an objective that comes before it. So a finite number of moves
+//! evens out constant loads.
 
 use sprat_wire::tablet::{Range, Tablet};
 
@@ -12,14 +13,14 @@ use sprat_wire::tablet::{Range, Tablet};
 pub const UNEVEN_FILL: u64 = 100;
 
 /// By how much a move for memory must lower the fill of the fuller server, in thousandths. So the
-/// difference that remains may exceed [`UNEVEN_FILL`] by this much.
+/// difference that remains may exceed [`UNEVEN_FILL`] by this value.
 pub const LEAST_FILL: u64 = 10;
 
-/// How many more requests a second a server may get than another before a tablet moves, in addition
-/// to half the average of all servers.
+/// How many more requests a second than another server a server may get before a tablet moves, in
+/// addition to half the average of all servers.
 pub const UNEVEN_REQUESTS: u64 = 2000;
 
-/// A move for requests must relieve the busiest server of one request in this many.
+/// A move for requests must relieve the busiest server of at least one request in this number.
 const LEAST_REQUESTS: u64 = 10;
 
 /// A tablet and the load that it puts on its server.
@@ -31,7 +32,7 @@ pub struct TabletLoad {
     pub bytes: u64,
     /// Requests a second.
     pub requests: u64,
-    /// The part of `requests` that goes to the second half of the tablet's key positions. It shows
+    /// The number of `requests` that go to the second half of the tablet's key positions. It shows
     /// whether dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
     /// Whether the tablet may be divided.
@@ -73,8 +74,8 @@ struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// Returns the load of a server after the move, if it is `now` at present and the piece's is
-    /// `piece`.
+    /// Returns the load of `server` after the move, if its load is `now` at present and the piece's
+    /// load is `piece`.
     fn after(self, server: u32, now: u64, piece: u64) -> u64 {
         let less = if self.from == server { piece } else { 0 };
         let more = if self.to == server { piece } else { 0 };
@@ -91,7 +92,7 @@ impl ServerLoad {
         moved.after(self.server, self.requests(), moved.piece.requests)
     }
 
-    /// Converts bytes to thousandths of its memory.
+    /// Converts bytes to thousandths of the server's memory.
     fn share(&self, bytes: u64) -> u64 {
         if self.capacity == 0 {
             0
@@ -157,8 +158,8 @@ pub struct PlannedMove {
     pub objective: Objective,
 }
 
-/// Returns the next move; `None` if the loads are even enough. Call it again once the move is done
-/// and the servers have reported their new loads.
+/// Returns the next move; `None` if the loads are even enough. Call it again once the move is
+/// complete and the servers have reported their new loads.
 pub fn next(server_loads: &[ServerLoad]) -> Option<PlannedMove> {
     let balance = Balance { server_loads };
     let plan = |objective| move |(tablet, to)| PlannedMove { tablet, to, objective };
@@ -172,8 +173,8 @@ struct Balance<'a> {
 }
 
 impl<'a> Balance<'a> {
-    /// Returns the server with the highest `measure` that may give, and the one with the lowest
-    /// that may take.
+    /// Returns the server with the highest `measure` from which a tablet may move, and the server
+    /// with the lowest `measure` to which one may move.
     fn extremes(
         &self,
         measure: impl Fn(&ServerLoad) -> u64,

@@ -12,20 +12,23 @@ use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// The largest number of tables in a cluster; the coordinator refuses to create more.
+/// The largest number of tables in a cluster. At the limit the coordinator refuses to create
+/// another.
 pub const MAX_TABLES: usize = 4096;
 
-/// The largest number of servers in a cluster; the coordinator refuses to enlist more.
+/// The largest number of servers in a cluster. At the limit the coordinator refuses to enlist
+/// another.
 pub const MAX_SERVERS: usize = 1024;
 
-/// The largest number of tablets of all tables together. No table is created and no tablet divided
-/// beyond it.
+/// The largest number of tablets of all tables together. At the limit no table is created and no
+/// tablet is divided.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
-/// Highest [`Catalog::incarnation`] that is drawn; versions do not exceed it either.
+/// The highest [`Catalog::incarnation`] that is drawn at random. Versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// The largest number of tablets that a new table gets by default: one for each server, up to this.
+/// The largest number of tablets that a new table gets by default. Below it, the table gets one
+/// tablet for each server.
 const DEFAULT_TABLETS: usize = 16;
 
 /// Why a change was not made.
@@ -63,13 +66,13 @@ impl From<MetadataError> for Refusal {
 /// metadata as they were. Each change raises the [`version`](Self::version), by which servers know
 /// whether they are up to date.
 ///
-/// After [`Refusal::Lost`] memory and metadata may differ: [`lost`](Self::lost) then says why, and
-/// the coordinator must drop the catalog and open it again in a new term. A coordinator that does
-/// not lead holds one that is [`absent`](Self::absent).
+/// After [`Refusal::Lost`] memory and metadata may differ. Then [`lost`](Self::lost) returns the
+/// reason, and the coordinator must drop the catalog and open it again in a new term. A coordinator
+/// that does not lead holds an [`absent`](Self::absent) catalog.
 pub struct Catalog<M> {
     /// `None` if the catalog is [absent](Catalog::absent).
     metadata: Option<M>,
-    /// Why the catalog must be read again before it is used, if it must.
+    /// Why the catalog must be read again before it is used; `None` if it need not be.
     lost: Option<String>,
     pub(super) tables: BTreeMap<String, TableEntry>,
     pub(super) servers: BTreeMap<u32, ServerEntry>,
@@ -81,20 +84,20 @@ pub struct Catalog<M> {
     incarnation: u64,
     cluster: u64,
     checksums: Checksums,
-    /// Whether the metadata are from before rows had checksums; then the next change seals all
-    /// rows.
+    /// Whether the metadata were written before rows had checksums. If so, the next change adds the
+    /// checksums to all rows.
     is_unsealed: bool,
 }
 
-/// How far the counters of rebuilt metadata are ahead of the copy: by more tables, servers and
-/// changes than a coordinator makes in the second by which a copy may be late.
+/// By how much the counters of rebuilt metadata are ahead of the copy. The copy may be a second
+/// late, and in a second a coordinator uses up fewer ids of tables and servers, and fewer versions.
 const REBUILD_TABLES: u32 = 10_000;
 const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
 
 impl<M: Metadata> Catalog<M> {
-    /// Reads the catalog from its metadata and raises its version: servers that have polled with
-    /// that version or a later one know this leader. If the metadata are empty, begins a cluster
+    /// Reads the catalog from its metadata and raises its version. Servers that have polled with
+    /// the new version or a later one know this leader. If the metadata are empty, begins a cluster
     /// with id `new_cluster`.
     ///
     /// # Errors
@@ -110,7 +113,7 @@ impl<M: Metadata> Catalog<M> {
     /// Reads the catalog of a coordinator that is the only one of its cluster. Unlike
     /// [`open`](Self::open) it writes nothing if there is a cluster already, so that a coordinator
     /// can start on a full disk. `life` is a random number, from which the
-    /// [`incarnation`](Self::incarnation) is taken.
+    /// [`incarnation`](Self::incarnation) is computed.
     ///
     /// # Errors
     /// When the metadata cannot be read or written, or hold rows that this version does not
@@ -149,8 +152,8 @@ impl<M: Metadata> Catalog<M> {
         (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
         self.is_unsealed = counters.total.is_none();
         for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
-            // Sealing many rows for the first time may have been interrupted: then some rows are
-            // sealed and others are not.
+            // Adding checksums to many rows for the first time may have been interrupted. Then some
+            // rows have checksums and others have none.
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
                 row => row.ok_or_else(|| {
@@ -169,8 +172,9 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Seals all rows of metadata from before rows had checksums, except the counters' row. That
-    /// row is sealed last, with the next change, and shows that all rows are sealed.
+    /// Adds checksums to all rows of metadata that were written before rows had checksums, except
+    /// to the counters' row. That row gets its checksum last, with the next change, which shows
+    /// that all rows have checksums.
     fn seal_rows(&mut self) -> Result<(), Refusal> {
         let rows = self.rows();
         let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
@@ -219,7 +223,7 @@ impl<M: Metadata> Catalog<M> {
         self.metadata.is_some()
     }
 
-    /// Returns why the catalog must be read again before it is used, if it must: see
+    /// Returns why the catalog must be read again before it is used; `None` if it need not be. See
     /// [`Refusal::Lost`].
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
@@ -250,7 +254,7 @@ impl<M: Metadata> Catalog<M> {
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
-    /// Returns every row except the counters', not sealed.
+    /// Returns every row except that of the counters, without checksums.
     fn rows(&self) -> Vec<Change> {
         let tables = self.tables.iter().map(|(name, parts)| table_row(name, parts));
         let servers = self.servers.iter().map(|(&id, entry)| server_row(id, entry));
@@ -259,7 +263,7 @@ impl<M: Metadata> Catalog<M> {
 
     /// Writes all rows into empty metadata, to continue the cluster from a copy of its catalog. The
     /// copy may be older than the last ids and version that the coordinator gave out, so the new
-    /// ones begin far above those in the copy.
+    /// ids and version begin far above those in the copy.
     ///
     /// # Errors
     /// If the metadata are not empty, or cannot be written.
@@ -275,7 +279,8 @@ impl<M: Metadata> Catalog<M> {
         let rows = self.rows();
         let counters = self.counters(next_table, next_server, version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
-        // The counters come last: if this is interrupted, no catalog can be opened without them.
+        // The counters are written last, because no catalog can be opened without them if this is
+        // interrupted.
         for portion in sealed.chunks(metadata.most_changes()) {
             metadata.apply(portion).map_err(|error| error.to_string())?;
         }
@@ -289,13 +294,13 @@ impl<M: Metadata> Catalog<M> {
         self.next_table
     }
 
-    /// Returns the cluster's id, drawn at random when it began. Servers with another cluster's data
-    /// are refused.
+    /// Returns the cluster's id, which was drawn at random when the cluster began. Servers with
+    /// another cluster's data are refused.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    /// Makes the sealed row of counters; `total` is that of the other rows.
+    /// Makes the row of counters, with its checksum. `total` is the total of the other rows.
     fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
         let counters = Counters {
             cluster: self.cluster,
@@ -323,8 +328,8 @@ impl<M: Metadata> Catalog<M> {
         Some(())
     }
 
-    /// Returns a number that no other coordinator of this cluster has, earlier or later: the
-    /// version that [`open`](Self::open) began, or the random one of
+    /// Returns a number that no other coordinator of this cluster has or will have: the version
+    /// that [`open`](Self::open) began, or the number computed by
     /// [`open_standalone`](Self::open_standalone).
     pub fn incarnation(&self) -> u64 {
         self.incarnation
@@ -409,11 +414,11 @@ impl<M: Metadata> Catalog<M> {
         TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
     }
 
-    /// Creates a table, or finds it if there is one of that name. `tablets` is the number of its
-    /// tablets; zero means one for each candidate. Each tablet goes to the candidate that has the
-    /// fewest tablets. Candidates that are being drained are used only if there are no others. A
-    /// server whose log is on its own disk only serves whole tables, and is used only if no
-    /// candidate replicates its log.
+    /// Creates a table, or finds it if there is a table of that name. `tablets` is the number of
+    /// its tablets; zero means one for each candidate. Each tablet goes to the candidate that has
+    /// the fewest tablets. Candidates that are being drained are used only if there are no others.
+    /// A server whose log is only on its own disk can serve only whole tables, and is used only if
+    /// no candidate replicates its log.
     ///
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
@@ -488,11 +493,11 @@ impl<M: Metadata> Catalog<M> {
         Ok(Some(servers))
     }
 
-    /// Adds a server, or updates its locator and rack. `id` is the one it had before, or zero for a
-    /// new server. Returns the id that it has from now on.
+    /// Adds a server, or updates its locator and rack. `id` is the id that it had before, or zero
+    /// for a new server. Returns the id that it has from now on.
     ///
-    /// A server whose log is kept by others has lost its memory when it starts: it gets a new id,
-    /// and its old one is declared dead, so that others recover its tablets.
+    /// A server whose log is kept by other servers has lost its memory when it starts. So it gets a
+    /// new id, and its old id is declared dead, so that other servers recover its tablets.
     ///
     /// # Errors
     /// [`Refusal::Limit`] when locator and rack are too long for a record, or the cluster has
@@ -519,7 +524,7 @@ impl<M: Metadata> Catalog<M> {
         let gone = before.filter(|entry| entry.copies > 0 && !entry.dead).cloned();
         let gone = gone.map(|entry| ServerEntry { dead: true, ..entry });
         changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
-        // An id that the catalog does not know is not given back to a server that claims it.
+        // A server that claims an id that the catalog does not know gets another id.
         let new = if stays { id } else { self.next_server };
         let entry = ServerEntry {
             locator: locator.to_owned(),
@@ -555,7 +560,7 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Notes that open heads of a server's log below `segment` are void: see
+    /// Records that recovery must not use open heads of a server's log below `segment`: see
     /// [`ServerEntry::min_open`].
     ///
     /// # Errors
@@ -574,12 +579,13 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Gives tablets of the dead server `gone`, or parts of them, to the server `by` that has
+    /// Gives tablets of the dead server `gone`, or parts of them, to the server `by`, which has
     /// recovered them. Entries in the log of `by` count for these tablets from segment `since` on.
-    /// A dead server that has no tablets left is removed.
+    /// If no tablet of the dead server is left, the server is removed.
     ///
-    /// More changes than the metadata accept at once are made in portions. If that is interrupted,
-    /// the tablets that are left still belong to the dead server, and are recovered again.
+    /// If there are more changes than the metadata accept at once, they are made in portions. If
+    /// that is interrupted, the tablets that are left still belong to the dead server, and are
+    /// recovered again.
     ///
     /// # Errors
     /// [`Refusal`] when the metadata cannot be changed.
@@ -639,8 +645,8 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// Commits changes, as [`commit`](Self::commit) does, and ends the moves that `ends` selects
-    /// with them.
+    /// Commits changes, as [`commit`](Self::commit) does. In the same commit it ends the moves that
+    /// `ends` selects.
     fn commit_ending(
         &mut self,
         mut changes: Vec<Change>,
@@ -655,8 +661,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Writes changes of rows, and the counters with them. `taken` is the number of ids of tables
-    /// and of servers that the changes use up. If this succeeds, the caller changes the tables and
+    /// Writes changes of rows together with the counters. `taken` is the number of table ids and of
+    /// server ids that the changes use up. If this succeeds, the caller changes the tables and
     /// servers in memory.
     pub(super) fn commit(
         &mut self,

@@ -1,4 +1,5 @@
-//! The catalog as one run of bytes, a copy of which each server keeps in its data directory.
+//! Encodes the catalog as one sequence of bytes, a copy of which each server keeps in its data
+//! directory.
 //!
 //! ```text
 //! "SPRATCAT"
@@ -16,7 +17,7 @@ const MAGIC: &[u8; 8] = b"SPRATCAT";
 /// Version of the layout.
 const VERSION: u32 = 1;
 
-/// Encodes sealed rows.
+/// Encodes rows that have their checksums.
 pub(super) fn encode(rows: impl Iterator<Item = Change>) -> Vec<u8> {
     let mut out = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
     let mut count = 0_u32;
@@ -34,7 +35,8 @@ pub(super) fn encode(rows: impl Iterator<Item = Change>) -> Vec<u8> {
     out
 }
 
-/// Decodes the sealed rows; `None` if `bytes` are not a copy of a catalog, or damaged.
+/// Decodes the rows with their checksums; `None` if `bytes` are not a copy of a catalog, or
+/// damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<BTreeMap<String, Vec<u8>>> {
     let (all, crc) = bytes.split_last_chunk::<4>()?;
     let mut rest = all.strip_prefix(MAGIC)?;

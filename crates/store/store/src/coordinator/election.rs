@@ -1,6 +1,6 @@
 //! Leader election among several coordinators, as one of them sees it: a state machine without
 //! clock, thread or network. Its driver calls [`Election::next`], carries out the action that it
-//! returns, one at a time, and reports the result.
+//! returns, and reports the result before it calls `next` again.
 //!
 //! A *register* (etcd) names the leader. The coordinator that wrote it last leads; the revision of
 //! that write is its *term*. A candidate writes the register on condition that no other coordinator
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Interval at which the leader reads the register to confirm that it still leads.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How long a leader may act as such after it sent a read that confirmed its term: longer than an
-/// election within etcd, or a restart of etcd, takes.
+/// How long a leader may act as leader after it sent a read that confirmed its term. This is longer
+/// than an election within etcd or a restart of etcd takes.
 pub const LEADER_LEASE: Duration = Duration::from_secs(3);
 
 /// Interval at which followers ping the leader.
@@ -30,7 +30,7 @@ pub const SILENCE: Duration = Duration::from_millis(100);
 /// How long a new leader may answer pings with "not leading" while it reads the metadata.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// A follower that was not run for longer than this (its process was suspended, say) cannot
+/// If a follower was not run for longer than this (its process was suspended, say), it cannot
 /// conclude that the leader was silent meanwhile.
 const AWAY: Duration = Duration::from_millis(50);
 
@@ -47,8 +47,8 @@ const CALM: Duration = Duration::from_secs(10);
 const MAX_DOUBLINGS: usize = 5;
 
 /// How long after a takeover the new leader declares no server dead that may still hold a lease
-/// from its predecessor: the predecessor may grant leases for [`LEADER_LEASE`], and the last of
-/// them runs for [`LEASE`], by clocks that run apart by [`DRIFT`].
+/// from its predecessor. The predecessor may grant leases for [`LEADER_LEASE`], and the last of
+/// these runs for [`LEASE`], by clocks that run apart by [`DRIFT`].
 pub const TAKEOVER_GRACE: Duration = LEADER_LEASE
     .checked_add(LEASE)
     .expect("short")
@@ -129,12 +129,13 @@ enum State {
 
 /// One coordinator's part in the election of a leader.
 ///
-/// It has no clock, thread or network: a thread drives it in a process, the loop of virtual time in
-/// the simulator. The driver repeats: call [`next`](Self::next), carry out the [`ElectionAction`],
-/// and report the result to [`read`](Self::read), [`claimed`](Self::claimed) or
+/// It has no clock, thread or network. In a process a thread drives it; in the simulator the loop
+/// of virtual time does. The driver repeats these steps: call [`next`](Self::next), carry out the
+/// [`ElectionAction`], and report the result to [`read`](Self::read), [`claimed`](Self::claimed) or
 /// [`pinged`](Self::pinged), with the times at which it sent the request and got the reply. Only
-/// one action is under way at a time. An [`ElectionBridge`](super::ElectionBridge) passes on to the
-/// coordinator's node what [`term`](Self::term) and [`valid_until`](Self::valid_until) say.
+/// one action is under way at a time. An [`ElectionBridge`](super::ElectionBridge) passes the
+/// values of [`term`](Self::term) and [`valid_until`](Self::valid_until) on to the coordinator's
+/// node.
 ///
 /// At most one coordinator acts as leader at any time, as long as clocks run apart by no more than
 /// [`DRIFT`]: a leader stops at [`valid_until`](Self::valid_until), and etcd refuses every change
@@ -144,9 +145,9 @@ pub struct Election {
     life: u64,
     locator: String,
     state: State,
-    /// No action is due before this time.
+    /// The next action must not begin before this time.
     not_before: Nanos,
-    /// When the driver last called.
+    /// When the driver last called the election.
     stepped: Nanos,
     /// Times of the latest changes of leader.
     changes: VecDeque<Nanos>,
@@ -257,7 +258,7 @@ impl Election {
     }
 
     /// Reports a read of the register that was sent at `sent`. `found` is `None` if the read
-    /// failed, and `Some(None)` if the register is empty: no coordinator ever led.
+    /// failed, and `Some(None)` if the register is empty because no coordinator ever led.
     pub fn read(&mut self, sent: Nanos, now: Nanos, found: Option<Option<LeaderRecord>>) {
         // The driver was waiting for the register, not suspended.
         self.stepped = now;
@@ -271,9 +272,8 @@ impl Election {
                 *confirmed = sent
             }
             (None, _) => self.state = State::Claiming { over: 0 },
-            // This coordinator wrote the record, in a claim whose outcome it did not get or before
-            // it resigned; or its process wrote the record before a restart. No other coordinator
-            // leads.
+            // This coordinator wrote the record itself: in a claim whose outcome it did not get,
+            // before it resigned, or before its process was restarted. No other coordinator leads.
             (Some(leader), _) if leader.life == self.life || leader.locator == self.locator => {
                 self.note_term(now, leader.term);
                 self.state = State::Claiming { over: leader.term };
@@ -305,7 +305,7 @@ impl Election {
         }
     }
 
-    /// Reports a ping of the leader; `None` if it has not answered in time.
+    /// Reports a ping of the leader. `reply` is `None` if the leader has not answered in time.
     pub fn pinged(&mut self, now: Nanos, reply: Option<PingReply>) {
         self.stepped = now;
         let State::Following { leader, since, heard, ping_at } = &mut self.state else { return };
@@ -314,7 +314,7 @@ impl Election {
             Some(PingReply { leads: true, term }) if term == leader.term => *heard = now,
             Some(PingReply { leads: true, .. }) => self.state = State::Looking,
             // Within SETTLE the new leader may still be reading the metadata. Later its lease has
-            // run out because it cannot reach etcd, which another coordinator perhaps can.
+            // run out because it cannot reach etcd, and another coordinator perhaps can.
             Some(PingReply { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
             Some(PingReply { leads: false, .. }) | None => {}
         }

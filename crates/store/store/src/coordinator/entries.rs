@@ -9,12 +9,13 @@ pub struct OwnedTablet {
     pub tablet: Tablet,
     /// Id of the server.
     pub server: u32,
-    /// First segment of that server's log whose entries count for the tablet. Older segments may
-    /// hold entries from a time when the server had this tablet before: recovery ignores them.
+    /// First segment of that server's log whose entries count for the tablet. If the server had
+    /// this tablet before, older segments may hold entries from that time, and recovery ignores
+    /// them.
     pub since: u64,
 }
 
-/// A tablet in the row of its table. It ends where the next one begins.
+/// A tablet in the row of its table. It ends where the next tablet of the table begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct TabletEntry {
     pub(super) first: u64,
@@ -40,7 +41,8 @@ impl TableEntry {
         })
     }
 
-    /// Returns this table with `range` split off into tablets of its own, each changed by `change`.
+    /// Returns this table with tablets divided at the ends of `range`, and with `change` applied to
+    /// each tablet within `range`.
     pub(super) fn with(&self, range: Range, change: impl Fn(TabletEntry) -> TabletEntry) -> Self {
         let mut parts = Vec::with_capacity(self.parts.len() + 2);
         for owned in self.tablets() {
@@ -72,8 +74,8 @@ pub struct ServerEntry {
     /// Number of replicas of the server's log on other servers. Zero: the log is on the server's
     /// own disk only, and no other server can recover it.
     pub copies: u8,
-    /// Open heads of the server's log below this segment are void: recovery must not use them. Zero
-    /// if the server never began a log.
+    /// Recovery must not use open heads of the server's log below this segment. Zero if the server
+    /// never began a log.
     pub min_open: u64,
     /// Whether the server was declared dead, so that other servers recover its tablets.
     pub dead: bool,

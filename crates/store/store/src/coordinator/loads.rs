@@ -55,7 +55,7 @@ impl LoadReports {
 
 impl<M: Metadata> Catalog<M> {
     /// Returns the load of these live servers, from the tablets that each has now and its latest
-    /// report. A tablet that the server got since its report counts as idle and empty.
+    /// report. A tablet that the server got after that report counts as idle and empty.
     pub(super) fn server_loads(&self, servers: &[u32], loads: &LoadReports) -> Vec<ServerLoad> {
         let server_load = |&server: &u32| {
             let report = loads.0.get(&server);

@@ -1,10 +1,10 @@
 //! Tracks which servers are alive, grants their leases, and has other servers recover the tablets
 //! of dead ones.
 //!
-//! A server whose log is kept by others holds a lease: it may serve its tables for [`LEASE`] from
-//! when it sent its poll, by its own clock. The coordinator declares the server dead when [`LEASE`]
-//! has passed since the coordinator replied, by the coordinator's clock. The clocks may run apart
-//! by [`DRIFT`].
+//! A server whose log is kept by other servers holds a lease: it may serve its tables for [`LEASE`]
+//! from when it sent its poll, by its own clock. The coordinator declares the server dead when
+//! [`LEASE`] has passed since the coordinator replied, by the coordinator's clock. The clocks may
+//! run apart by [`DRIFT`].
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
@@ -19,22 +19,22 @@ use std::time::Duration;
 /// How long a server may serve after it sent the last poll that the coordinator answered.
 pub const LEASE: Duration = Duration::from_millis(400);
 
-/// Interval at which a server renews its lease: short enough that a server whose poll is lost with
-/// the coordinator has time to notice that and to find the next leader.
+/// Interval at which a server renews its lease. It is so short that a server whose poll is lost
+/// together with the coordinator has time to notice the loss and to find the next leader.
 pub const RENEWAL: Duration = Duration::from_millis(50);
 
-/// Clocks run apart by at most one part in this many. Leases are safe only as long as that holds.
+/// Clocks run apart by at most one part in this number. Leases are safe only as long as that holds.
 pub const DRIFT: u32 = 1000;
 
 /// How long a server may take for its first poll after it enlisted, or after the coordinator
 /// started.
 pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent and still be given tablets.
+/// How long a server may be silent before it is given no more tablets.
 pub const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// If the coordinator finds that a lease expired longer ago than this, the coordinator was
-/// suspended meanwhile and may have missed polls: it gives the server time for another.
+/// suspended meanwhile and may have missed polls. So it gives the server time for another poll.
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
 /// How long a new leader waits for the polls of live servers before it distributes recovery tasks
@@ -51,7 +51,8 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// the search visits all tablets.
 const MOVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time from one balancing move to the next, for servers to report loads that include its effect.
+/// Time from one balancing move to the next. Within this time the servers report loads that include
+/// the effect of the first move.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Delay before the next move after one has failed.
@@ -60,8 +61,8 @@ const MOVE_RETRY: Duration = Duration::from_secs(30);
 /// The largest number of parts into which a tablet is divided for its recovery.
 const MAX_PARTS: usize = 64;
 
-/// The fewest positions in a part that recovery makes: tablets are never merged again, so repeated
-/// deaths would otherwise divide a table without end.
+/// The fewest positions in a part that recovery makes. Tablets are never merged again, so repeated
+/// deaths of servers would otherwise divide a table without end.
 const LEAST_PART: u64 = 1 << 55;
 
 /// Contact with a server since this coordinator began to lead.
@@ -69,7 +70,7 @@ const LEAST_PART: u64 = 1 << 55;
 struct Contact {
     first: Nanos,
     at: Nanos,
-    /// Version of the assignments that it serves.
+    /// Version of the assignments that the server serves.
     applied: u64,
     /// The time at which the server is declared dead, unless it polls before.
     gone_at: Nanos,
@@ -77,18 +78,18 @@ struct Contact {
 
 /// Tablets of the dead server `gone` that the server `by` recovers.
 struct Task {
-    /// Unique in the cluster for ever, so that a report on a previous leader's task is recognized
-    /// as outdated.
+    /// Unique in the cluster for ever, so that a report on a task of a previous leader is
+    /// recognized as outdated.
     id: u64,
     gone: u32,
     by: u32,
-    /// Ascending, each with the first segment whose entries count for it.
+    /// Ascending, each with the first segment whose entries count for the tablet.
     tablets: Vec<(Tablet, u64)>,
     failure: Option<String>,
 }
 
 /// The state of all servers: contacts, leases, recovery tasks and loads. It is not durable: a new
-/// leader learns it from the polls of servers.
+/// leader rebuilds it from the polls of servers.
 #[derive(Default)]
 pub(super) struct Membership {
     contacts: BTreeMap<u32, Contact>,
@@ -100,21 +101,22 @@ pub(super) struct Membership {
     loads: LoadReports,
     /// When the next move is looked for.
     move_from: Nanos,
-    /// When the next balancing move may begin: before that, loads do not include the last one.
+    /// When the next balancing move may begin. Before that time, loads do not include the last
+    /// move.
     balance_from: Nanos,
-    /// The version that this leader began; zero for a coordinator without others.
+    /// The catalog version that this leader began; zero if it is the cluster's only coordinator.
     first_version: u64,
-    /// Until when servers that have not applied `first_version` may hold a lease from the previous
-    /// leader.
+    /// The time until which servers that have not applied `first_version` may hold a lease from the
+    /// previous leader.
     declare_dead_from: Nanos,
-    /// When recovery tasks are distributed for the first time; zero once that is past.
+    /// When recovery tasks are distributed for the first time; zero afterwards.
     distribute_from: Nanos,
     /// The inputs with which there was nothing left to distribute.
     distributed: Option<DistributionInputs>,
 }
 
 /// Everything on which the distribution of recovery tasks depends: the catalog's version, the
-/// number of tasks so far and at present, and the servers that may get some.
+/// number of tasks so far, the number of tasks at present, and the servers that may get tasks.
 type DistributionInputs = (u64, u64, usize, Vec<u32>);
 
 impl Membership {
@@ -143,8 +145,8 @@ impl Membership {
         );
     }
 
-    /// Notes a poll of a server that serves version `applied`. Returns false if the server has not
-    /// enlisted with this coordinator, or was declared dead.
+    /// Records a poll of a server that serves version `applied`. Returns false if the server has
+    /// not enlisted with this coordinator, or was declared dead.
     pub(super) fn polled<M: Metadata>(
         &mut self,
         now: Nanos,
@@ -180,9 +182,9 @@ impl Membership {
         self.contacts.get(&server).is_some_and(|contact| contact.applied >= version)
     }
 
-    /// Returns whether a server is known to serve a tablet that the catalog assigns to it. That is
-    /// false if the server is dead, has applied no version yet, or has not applied the one in which
-    /// it got the tablet. A server whose log has no replicas always counts as serving.
+    /// Returns whether a server is known to serve a tablet that the catalog assigns to it. This is
+    /// false if the server is dead, has applied no version yet, or has not applied the version in
+    /// which it got the tablet. A server whose log has no replicas always counts as serving.
     pub(super) fn serves<M: Metadata>(
         &self,
         server: u32,
@@ -226,8 +228,8 @@ impl Membership {
             || catalog.moves().any(|order| order.concerns(server))
     }
 
-    /// Makes the reply to the poll of a server that has version `known`, and renews its lease. If
-    /// nothing has changed for the server, the reply has the lease only.
+    /// Makes the reply to the poll of a server that has version `known`, and renews the server's
+    /// lease. If nothing has changed for the server, the reply has only the lease.
     pub(super) fn assignment<M: Metadata>(
         &mut self,
         now: Nanos,
@@ -326,8 +328,8 @@ impl Membership {
             .into_iter()
             .filter(|&id| catalog.server(id).is_some_and(|entry| entry.copies > 0))
             .collect();
-        // The distribution visits all tablets of dead servers, and this runs at each request: it is
-        // skipped unless something has changed.
+        // The distribution visits all tablets of dead servers, and this function runs at each
+        // request. So the distribution is skipped unless something has changed.
         let inputs = (catalog.version(), self.ordered, self.tasks.len(), candidates.clone());
         if self.distributed.as_ref() != Some(&inputs) {
             gone.iter().for_each(|&gone| self.distribute(gone, &candidates, catalog));
@@ -338,7 +340,8 @@ impl Membership {
         }
     }
 
-    /// Begins the next move, if there is one: off a server that is being drained, or for balance.
+    /// Begins the next move, if there is one. Moves off servers that are being drained come first,
+    /// then moves for balance.
     fn move_next<M: Metadata>(&mut self, now: Nanos, candidates: &[u32], catalog: &mut Catalog<M>) {
         if now < self.move_from {
             return;
@@ -383,9 +386,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Distributes those tablets of a dead server that no task covers yet among `candidates`, as
-    /// recovery tasks. If there are fewer tablets than candidates, each is divided, so that all
-    /// candidates take part.
+    /// Distributes those tablets of a dead server that no recovery task covers yet among
+    /// `candidates`, as recovery tasks. If there are fewer tablets than candidates, each tablet is
+    /// divided, so that all candidates take part.
     fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
         let tasks = || self.tasks.iter().filter(|task| task.gone == gone);
         // At most one task for each pair of a dead server and a candidate.
@@ -406,8 +409,8 @@ impl Membership {
             return;
         }
         let parts = candidates.len().div_ceil(open.len()).min(MAX_PARTS);
-        // Limits on the number of tablets count the parts of all tasks as further tablets, which
-        // some of them will become.
+        // The parts of all tasks may become tablets, so they count towards the limits on the number
+        // of tablets.
         let planned = |table: Option<u32>| {
             let tablets = self.tasks.iter().flat_map(|task| &task.tablets);
             tablets.filter(|(tablet, _)| table.is_none_or(|table| tablet.table == table)).count()
@@ -431,12 +434,12 @@ impl Membership {
         }
     }
 
-    /// Handles the report of the server `by` on its recovery task or move `order`. If `failure` is
-    /// empty, the tablets are handed over and the task or move ends. Otherwise a task goes on with
-    /// the failure noted, and a move ends.
+    /// Handles the report of the server `by` on its recovery task or move with id `order`. If
+    /// `failure` is empty, the tablets are handed over and the task or move ends. Otherwise a task
+    /// continues with the failure recorded, and a move ends.
     ///
     /// # Errors
-    /// If the server has no such task or move; or the [`Refusal`] of the catalog.
+    /// If the server has no such task or move, or if the catalog returns a [`Refusal`].
     pub(super) fn recovered<M: Metadata>(
         &mut self,
         now: Nanos,

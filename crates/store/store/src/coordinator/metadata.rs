@@ -15,9 +15,9 @@ pub(crate) const REMEDY: &str =
 pub(super) type Change = (String, Option<Vec<u8>>);
 
 /// A small, ordered, durable map from text to bytes, changed atomically: the storage of a
-/// [`Catalog`](super::Catalog), which keeps all of it in memory too.
+/// [`Catalog`](super::Catalog), which also keeps all of it in memory.
 ///
-/// A coordinator that is alone uses [`MetadataFile`]; several share
+/// The cluster's only coordinator uses [`MetadataFile`]; several coordinators share
 /// [`MetadataEtcd`](super::etcd::MetadataEtcd). The catalog calls [`load`](Self::load) once and
 /// then [`apply`](Self::apply) for each change. `apply` blocks the coordinator's node, so it must
 /// return within a bounded time.
@@ -72,8 +72,8 @@ pub enum MetadataError {
         /// [`Metadata::place`].
         place: String,
     },
-    /// The change may have been made, or may be made yet: rows that were read before may be
-    /// outdated.
+    /// It is not known whether the change was made, and it may still be made later. Rows that were
+    /// read before may be outdated.
     #[error("coordinator metadata {place}: {cause}")]
     Unknown {
         /// [`Metadata::place`].
@@ -99,8 +99,8 @@ pub struct MetadataFile {
 const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("metadata");
 
 impl MetadataFile {
-    /// Opens the file, or creates it. An existing file is checked as a whole first: it is small,
-    /// and the cluster depends on it.
+    /// Opens the file, or creates it. An existing file is checked completely first, because it is
+    /// small and the cluster depends on it.
     ///
     /// # Errors
     /// [`MetadataError`], for example when another process has the file open, or when it is empty
@@ -123,7 +123,7 @@ impl MetadataFile {
             }
             None => create_whole(path).map(|database| (database, true)),
         };
-        // redb trusts the pages that it reads: a damaged one can make it panic.
+        // redb trusts the pages that it reads: a damaged page can make it panic.
         let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
             Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(
                 "its pages are invalid".into(),
@@ -145,8 +145,9 @@ impl MetadataFile {
     }
 }
 
-/// Creates the file under another name and renames it once all of it is on the disk. If a process
-/// were killed while it created the file in place, its next start would refuse the file as damaged.
+/// Creates the file under another name and renames it once it is completely on the disk. If a
+/// process were killed while it created the file in place, its next start would refuse the file as
+/// damaged.
 fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -1,13 +1,14 @@
 //! The coordinator: names tables, assigns their tablets to servers, and detects dead servers.
 //!
-//! Servers pull with a long poll: each sends the version of the assignments that it serves, and the
-//! coordinator replies as soon as there is a newer one, or after [`POLL`]. The poll doubles as the
-//! server's heartbeat. A client that creates or drops a table gets its reply once the servers
-//! concerned have polled with a version that includes the change.
+//! Servers pull with a long poll: each sends the version of the assignments that it serves. The
+//! coordinator replies as soon as there are newer assignments, or after [`POLL`], or, to a server
+//! with a lease, after `RENEWAL`. The poll doubles as the server's heartbeat. A client that creates
+//! or drops a table gets its reply once the servers concerned have polled with a version that
+//! includes the change.
 //!
-//! There may be several coordinators, which share their metadata in etcd. One leads; the others
-//! stand by, and one of them takes over within a lease when the leader falls silent. [`election`]
-//! decides who leads; a [`LeaderMailbox`] carries that to the service.
+//! There may be several coordinators, which share their metadata in etcd. One leads and the others
+//! stand by. One of them takes over within a lease when the leader falls silent. [`election`]
+//! decides who leads; a [`LeaderMailbox`] passes that decision to the coordinator's service.
 
 pub mod balance;
 mod catalog;

@@ -1,4 +1,4 @@
-//! Moves of tablets between live servers: the catalog's record of them, and which to begin next.
+//! Moves of tablets between live servers: the catalog's record of them, and the choice of the next.
 
 use super::ServerEntry;
 use super::balance::{self, PlannedMove};
@@ -10,11 +10,11 @@ use super::rows::{move_key, move_row, server_row, table_row};
 use sprat_wire::op::MoveOrder;
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 
-/// The largest number of moves in progress in the cluster. Each server gives at most one tablet and
-/// takes at most one.
+/// The largest number of moves in progress in the cluster. Each server takes part in at most one
+/// move as the source and in at most one as the target.
 pub(super) const MAX_MOVES: usize = 64;
 
-/// The bit that is set in the id of a move, and not in that of a recovery task.
+/// The bit that is set in the id of a move, and clear in the id of a recovery task.
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {
@@ -152,8 +152,8 @@ impl<M: Metadata> Catalog<M> {
         balance::next(&self.server_loads(candidates, loads))
     }
 
-    /// Returns whether balancing may move a tablet from a server, and whether it may move one to
-    /// it.
+    /// Returns whether balancing may move a tablet from a server, and whether it may move a tablet
+    /// to the server.
     pub(super) fn may_move(&self, id: u32) -> (bool, bool) {
         let may = self.is_replicated(id) && !self.drains(id);
         (

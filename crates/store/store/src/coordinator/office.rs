@@ -46,11 +46,12 @@ impl LeaderLease {
     }
 }
 
-/// A change of leader that the service has not taken yet.
+/// The latest change of leader, which the service takes from the mailbox.
 pub(super) struct LeaderUpdate<M> {
     /// Set if the service leads now.
     pub(super) term: Option<LeaderTerm<M>>,
-    /// Set if another coordinator leads: its term and locator, or zero and "" if it is not known.
+    /// Set if another coordinator leads: its term and locator, or zero and "" if they are not
+    /// known.
     pub(super) leader: Option<(u64, String)>,
 }
 
@@ -67,15 +68,15 @@ struct Inner<M> {
 }
 
 /// Carries changes of leader from the driver of an election to the coordinator's service, and
-/// resignations back. Both hold a clone.
+/// resignations back. The driver and the service each hold a clone.
 ///
-/// The mailbox holds the latest update only: an appointment that the service has not taken is
-/// replaced by the deposition that follows. The driver rings the bell of the coordinator's node
-/// after each update, so that the node's loop looks into the mailbox. A [`LeaderLease`] is shared
-/// outside the mailbox: it ends a leader's rights at once, whether the service has looked or not.
+/// The mailbox holds only the latest update: a deposition replaces an appointment that the service
+/// has not taken. The driver rings the bell of the coordinator's node after each update, so that
+/// the node's loop reads the mailbox. A [`LeaderLease`] is shared outside the mailbox, because it
+/// must end a leader's rights at once, even if the service has not read the mailbox.
 pub struct LeaderMailbox<M> {
     inner: Arc<Mutex<Inner<M>>>,
-    /// Number of updates so far: the service takes the lock only if it has changed.
+    /// Number of updates so far. The service locks the mailbox only if this number has changed.
     updates: Arc<AtomicU64>,
 }
 
@@ -123,7 +124,7 @@ impl<M> LeaderMailbox<M> {
         self.change(|inner| inner.resigned = Some(term));
     }
 
-    /// Takes the latest update, if there was one since `seen` updates; `seen` then counts it.
+    /// Takes the latest update, if it is newer than number `seen`, and sets `seen` to its number.
     pub(super) fn take_update(&self, seen: &mut u64) -> Option<LeaderUpdate<M>> {
         let updates = self.updates.load(Ordering::Acquire);
         if updates == *seen {
@@ -144,7 +145,8 @@ pub struct ElectionBridge<M> {
     mailbox: LeaderMailbox<M>,
     /// The term for which the coordinator was appointed, and its lease.
     appointed: Option<(u64, LeaderLease)>,
-    /// The term of the leader of which the coordinator was last notified; zero for an unknown one.
+    /// The term of the leader that was last reported to the coordinator; zero for an unknown
+    /// leader.
     notified: Option<u64>,
 }
 
@@ -163,8 +165,9 @@ impl<M: Metadata> ElectionBridge<M> {
     }
 
     /// Notifies the coordinator of the election's state as of `now`. If the coordinator begins to
-    /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from it.
-    /// Returns whether there was a change: then ring the bell of the coordinator's node.
+    /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from the
+    /// term. Returns whether there was a change. After a change, ring the bell of the coordinator's
+    /// node.
     pub fn publish(
         &mut self,
         now: Nanos,
@@ -178,7 +181,7 @@ impl<M: Metadata> ElectionBridge<M> {
                 valid.set(election.valid_until());
                 return !was_valid && valid.is_valid(now);
             }
-            // Before anything else: the coordinator must grant no more leases.
+            // This comes first, because the coordinator must grant no more leases.
             valid.set(Nanos(0));
             (self.appointed, self.notified) = (None, None);
         }

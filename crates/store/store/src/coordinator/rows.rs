@@ -1,9 +1,9 @@
 //! Encodes the catalog as rows of its metadata.
 //!
 //! Each row ends in a CRC32C of its key and bytes. The row of counters holds the number of the
-//! other rows and the sum of their checksums. A row's checksum shows that the row is damaged; the
-//! counters show that a row is missing, or older than the counters. Metadata from before rows had
-//! checksums are accepted too, and sealed by their next change.
+//! other rows and the sum of their checksums. A row's checksum shows whether the row is damaged;
+//! the counters show whether a row is missing or older than the counters. Metadata that were
+//! written before rows had checksums are accepted, and the next change adds the checksums.
 
 use super::entries::{ServerEntry, TableEntry, TabletEntry};
 use super::metadata::Change;
@@ -28,7 +28,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Encodes the counters' row, not yet sealed.
+    /// Encodes the counters' row, without its checksum.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut row = Vec::new();
         push_counter(&mut row, "cluster", self.cluster);
@@ -69,7 +69,8 @@ impl Checksums {
         self.total
     }
 
-    /// Returns the total after `changes`, which must name each key once, and not the counters'.
+    /// Returns the total after `changes`. They must name each key at most once, and not the key of
+    /// the counters.
     pub(super) fn total_after(&self, changes: &[Change]) -> Total {
         let Total { mut rows, mut checksums } = self.total;
         for (key, row) in changes {
@@ -83,7 +84,7 @@ impl Checksums {
         Total { rows, checksums }
     }
 
-    /// Applies changes that are not sealed.
+    /// Applies changes whose rows have no checksums yet.
     pub(super) fn change(&mut self, changes: &[Change]) {
         self.total = self.total_after(changes);
         for (key, row) in changes {
@@ -114,7 +115,7 @@ pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
     (checksum(key, row) == u32::from_le_bytes(*stored)).then_some(row)
 }
 
-/// Reads the counters' row: a sealed one, or one from before rows had checksums.
+/// Reads the counters' row: one with a checksum, or one that was written before rows had checksums.
 pub(super) fn read_counters(sealed: &[u8]) -> Option<Counters> {
     match unseal(COUNTERS, sealed) {
         Some(row) => parse_counters(row).filter(|counters| counters.total.is_some()),
@@ -180,8 +181,8 @@ pub(super) fn table_key(name: &str) -> String {
 }
 
 /// Encodes a table's row: its id, zero, its name, an empty text, and its tablets. [`read_table`]
-/// also accepts rows from before there were tablets, which have the server's id in place of the
-/// zero, perhaps a counter `since`, and no tablets.
+/// also accepts rows from before there were tablets. Such a row has the server's id in place of the
+/// zero, may have a counter `since`, and has no tablets.
 pub(super) fn table_row(name: &str, table: &TableEntry) -> Change {
     let mut row = Vec::new();
     row.extend_from_slice(&table.id.to_le_bytes());

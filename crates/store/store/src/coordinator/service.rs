@@ -22,8 +22,8 @@ use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long the poll of a server stays unanswered while there are no newer assignments. It is less
-/// than the time after which the server's client considers a request lost.
+/// How long the poll of a server without a lease stays unanswered while there are no newer
+/// assignments. It is less than the time after which the server's client considers a request lost.
 pub const POLL: Duration = Duration::from_millis(250);
 
 const _: () = assert!(
@@ -32,16 +32,16 @@ const _: () = assert!(
 );
 
 /// How long the poll of a server that recovers or moves tablets stays unanswered. The server can
-/// report that it is done only after it got the reply.
+/// report its result only after it got the reply.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// How long a client's change waits for the servers concerned to apply it. After that the client is
-/// answered anyway: the change is durable.
+/// How long a client's change waits for the servers concerned to apply it. After that the client
+/// gets the reply anyway, because the change is durable.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest number of polls that wait at once; further polls are answered with `Retry`. The
-/// number also limits pending changes: a session may always have one, and more only while it has
-/// fewer than there are places left.
+/// number also limits pending changes: a session may always have one pending change, and more only
+/// while it has fewer than could still be added.
 pub const MAX_WAITING: usize = 4096;
 
 /// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached.
@@ -110,12 +110,12 @@ pub struct Coordinator<M> {
     session: u32,
     /// Whether the coordinator led at the last call of [`poll`](Service::poll).
     led: bool,
-    /// When the next warning about servers whose data does not fit may be given.
+    /// The time before which no further warning about servers with foreign data is given.
     warn_foreign_from: Nanos,
-    /// Why these metadata are an older copy, once a server of the cluster has shown that. It is
-    /// never reset. Otherwise the coordinator would declare the servers that it refuses dead, and
-    /// each such change would raise its version. Once that version reached the servers', no server
-    /// would notice the older copy any more.
+    /// Why these metadata are an older copy, once a server of the cluster has shown that they are.
+    /// It is never reset. If it were, the coordinator would declare dead the servers that it
+    /// refuses, and each such change would raise its version. Once the version reached that of the
+    /// servers, no server would notice the older copy any more.
     behind: Option<String>,
 }
 
@@ -229,7 +229,7 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Replies to a change once `servers` have applied the present version.
+    /// Replies to a change once `servers` have applied the catalog's present version.
     fn await_applied(
         &mut self,
         now: Nanos,
@@ -239,8 +239,8 @@ impl<M: Metadata> Coordinator<M> {
     ) -> Outcome<u32> {
         servers.sort_unstable();
         servers.dedup();
-        // A session may have as many pending changes as are free, so that no client keeps others
-        // from changes.
+        // A session may have another pending change as long as it has fewer than could still be
+        // added, so that no client keeps others from making changes.
         let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
         if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
             return Outcome::Retry(BUSY_MICROS);
@@ -258,8 +258,8 @@ impl<M: Metadata> Coordinator<M> {
         (locator, rack): (&str, &str),
     ) -> Outcome<u32> {
         let ours = self.catalog.cluster();
-        // A server whose log others keep may have been removed from the catalog: it starts with
-        // nothing anyway, and gets a new id.
+        // A server whose log is kept by other servers may have been removed from the catalog. It
+        // starts with an empty log anyway, and gets a new id.
         let known = copies > 0 || self.catalog.server(server).is_some();
         if cluster != 0 && (cluster != ours || !known) {
             let reason = format!(
@@ -282,9 +282,9 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Refuses a server that is of another cluster, or has seen a later version than these metadata
-    /// have. Such metadata began empty, or were restored from an older copy, so their tables would
-    /// not be those of the server's objects.
+    /// Refuses a server that is of another cluster, or that has seen a later version than these
+    /// metadata have. Such metadata began empty, or were restored from an older copy, so their
+    /// tables may differ from the tables of the server's objects.
     fn refuse_foreign(
         &mut self,
         now: Nanos,
@@ -312,8 +312,8 @@ impl<M: Metadata> Coordinator<M> {
             tracing::error!("{reason}");
             self.warn_foreign_from = now + FOREIGN_WARNING_INTERVAL;
         }
-        // A leader that was deposed and does not know it yet is behind for a moment; servers turn
-        // to its successor.
+        // A leader that was deposed and does not know it yet has a lower version for a moment. The
+        // servers turn to its successor.
         let is_alone = self.candidacy.is_none();
         if is_alone && cluster == ours {
             self.behind = Some(reason.clone());
@@ -323,7 +323,8 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// Refuses every request once these metadata are known to be an older copy. Reports of servers
-    /// get `NotLeading`, after which a server sends them again; a refusal would stop the server.
+    /// get `NotLeading`, after which a server sends them again. If such a report were refused, the
+    /// server would stop.
     fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
         let reason = self.behind.as_ref()?;
         let status = match request {
@@ -352,8 +353,8 @@ impl<M: Metadata> Coordinator<M> {
         known: u64,
     ) -> Outcome<u32> {
         if !self.members.polled(now, server, known, &self.catalog) {
-            // The server enlisted before a restart of the coordinator, or never, or was declared
-            // dead.
+            // The server enlisted before a restart of the coordinator, or it never enlisted, or it
+            // was declared dead.
             let version = self.catalog.version();
             return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
         }
@@ -361,9 +362,9 @@ impl<M: Metadata> Coordinator<M> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // Only one poll per server waits: a newer one shows that the server does not await the
-        // reply to the older one. The older one gets a reply all the same: otherwise the server
-        // could never use that request slot of the session again.
+        // Only one poll per server waits: a newer poll shows that the server does not await the
+        // reply to the older one. The older poll gets a reply nevertheless, because otherwise the
+        // server could never use its request slot in the session again.
         if let Some(at) = self.polls.iter().position(|poll| poll.server == server) {
             let PendingPoll { id, known, .. } = self.polls.swap_remove(at);
             self.session = id.session();
@@ -389,7 +390,7 @@ impl<M: Metadata> Coordinator<M> {
         self.reply(Status::Ok, version, |out| assignment.encode(out))
     }
 
-    /// Notes that open heads of a live server's log below `segment` are void.
+    /// Records that recovery must not use open heads of a live server's log below `segment`.
     fn void(&mut self, server: u32, segment: u64) -> Outcome<u32> {
         if self.catalog.server(server).is_none_or(|known| known.dead) {
             let version = self.catalog.version();
@@ -439,7 +440,8 @@ impl<M: Metadata> Coordinator<M> {
         self.reply_committed(drained)
     }
 
-    /// Replies with a table. Tablets that their server does not serve yet get no locator.
+    /// Replies with a table. Tablets that their server does not serve yet get no locator in the
+    /// reply.
     fn reply_found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
         match table {
             Some(mut table) => {
@@ -494,8 +496,8 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Stops leading: another coordinator leads, or this one does not know whether a change of its
-    /// metadata was made.
+    /// Stops leading, because another coordinator leads, or because this one does not know whether
+    /// a change of its metadata was made.
     fn step_down(&mut self) {
         let candidacy = self.candidacy.as_mut().expect("one that is alone loses nothing");
         candidacy.valid = LeaderLease::default();
@@ -550,8 +552,8 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Loads { .. }
             | Request::Backup(_) => who.serves(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
-            // Anyone may send these requests, and sees only tables that it has rights to. Other
-            // requests are not for a coordinator, and the reply says so.
+            // Any peer may send these requests, and sees only tables to which it has rights. The
+            // coordinator does not serve other requests, and the reply says so.
             _ => true,
         };
         (!allowed).then(denied)
@@ -750,9 +752,10 @@ impl<M: Metadata> Coordinator<M> {
         let version = self.catalog.version();
         let mut due = Vec::new();
         self.polls.retain(|poll| {
-            // A poll that arrived in this iteration of the loop is answered in the next: if the
-            // process was suspended in between, this iteration's `now` may be older than the poll,
-            // and a lease that is counted from it would end before the server's own.
+            // A poll that arrived in this iteration of the loop is answered in the next. If the
+            // process was suspended in between, this iteration's `now` may be older than the poll.
+            // A lease that is counted from `now` would then end before the lease that the server
+            // itself counts.
             let keep = poll.arrived >= now || (poll.known == version && now < poll.until);
             if !keep {
                 due.push((poll.id, poll.server, poll.known));

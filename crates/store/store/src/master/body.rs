@@ -19,8 +19,8 @@ impl From<u32> for MasterBody {
     }
 }
 
-/// Limit on the pinned values that sessions share; each session may always pin one more. Each pin
-/// keeps a segment's memory from the cleaner.
+/// Limit on the pinned values that sessions share. In addition each session may always pin one
+/// value. Each pin keeps the cleaner from the memory of a segment.
 pub const MAX_PINS: usize = 4096;
 
 /// The bodies that responses in flight use.

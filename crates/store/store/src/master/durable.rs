@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 
 /// Where the log is made durable.
 pub(super) enum Durable<D: Disk> {
-    /// Nowhere: what is in memory is as durable as it gets.
+    /// Nowhere: a write counts as durable once it is in memory.
     Nothing,
     /// On a disk, with the pace of its commits.
     Disk(Box<Backup<D>>, Pace),
@@ -48,8 +48,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Submits what is new to the disk, and marks in the log what the disk has completed; returns
-    /// whether anything became durable.
+    /// Submits bytes that are new in the log to the disk, and marks in the log what the disk has
+    /// completed. Returns whether anything became durable.
     ///
     /// # Errors
     /// Says why nothing more will become durable.
@@ -68,7 +68,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Sends to backups what they do not have yet.
+    /// Sends backups the bytes of the log that they do not have yet.
     #[inline]
     pub(super) fn call(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         if let Self::Servers(replicator) = self {
@@ -76,8 +76,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Returns the time at which [`poll`](Self::poll) has something to do although no event
-    /// arrives.
+    /// Returns the time at which [`poll`](Self::poll) has something to do even if no event arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let (backup, pace) = match self {
             Self::Disk(backup, pace) => (backup, pace),
@@ -134,13 +133,13 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Makes the rest of the log durable and closes it in order, if this node's disk keeps it.
+    /// Makes the rest of the log durable and closes the log cleanly, if it is on this node's disk.
     /// Blocks.
     pub(super) fn close(self, now: Nanos, log: &mut Log) -> Result<(), Failed> {
         let Self::Disk(mut backup, _) = self else { return Ok(()) };
         match hand_over(&mut backup, log) {
             Err(AppendError::Failed(failed)) => return Err(failed),
-            // The rest was never acknowledged as durable.
+            // The bytes that are left were never acknowledged as durable.
             Ok(())
             | Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => {}
         }
@@ -162,7 +161,7 @@ fn commit<D: Disk>(
     backup.poll(now, progress).map_err(|failed| failed.to_string())?;
     log.limit_disk(backup.segments_on_full_disk());
     match hand_over(backup, log) {
-        // The rest follows when the disk has made room.
+        // The bytes that are left follow when the disk has made room.
         Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {}
         Err(error) => return Err(error.to_string()),
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-/// Commands that may wait at once.
+/// The largest number of commands that may wait at once.
 const MAX_COMMANDS: usize = 64;
 
 /// An assignment of the coordinator to a server.
@@ -18,13 +18,13 @@ const MAX_COMMANDS: usize = 64;
 pub struct MasterAssignment {
     /// Version of the coordinator's tablet map.
     pub version: u64,
-    /// The tablets that the server serves: exactly these; objects of other tablets are dropped.
+    /// The tablets that the server serves. Objects of all other tablets are dropped.
     pub tablets: Vec<Tablet>,
     /// The servers that keep replicas.
     pub members: Vec<BackupServer>,
     /// Ids of the masters whose replicas are needed, all below `next_server`.
     pub masters: Vec<u32>,
-    /// Ids from this one on were not known when the assignment was made.
+    /// Servers with this id or a higher one were not known when the assignment was made.
     pub next_server: u32,
     /// Recoveries that this server is to perform.
     pub orders: Vec<RecoveryOrder>,
@@ -53,18 +53,20 @@ impl MasterAssignment {
 pub enum Command {
     /// Apply what the coordinator has assigned.
     Assign(Box<MasterAssignment>),
-    /// The coordinator has recorded that open replicas of heads below this segment are void.
+    /// The coordinator has recorded that recovery must not use open replicas of heads below this
+    /// segment.
     Voided(u64),
-    /// Send your counters, and the network's.
+    /// Send the master's counters, and the network's, to this sender.
     Stats(Sender<Vec<Figure>>),
 }
 
 /// The result of a recovery, or of a move to this server, to be reported to the coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecoveryResult {
-    /// The coordinator's number of the order.
+    /// The id that the coordinator gave to the recovery or move.
     pub order: u64,
-    /// First segment of this log whose entries of these tablets count.
+    /// First segment of this log whose entries count for the tablets that were recovered or moved
+    /// here.
     pub since: u64,
     /// Why the recovery or move failed for now; empty when everything is here and durable.
     pub failure: String,
@@ -74,9 +76,9 @@ pub struct RecoveryResult {
 struct Shared {
     applied: AtomicU64,
     min_open: AtomicU64,
-    /// Until when tables may be served, by the node's clock.
+    /// The time until which tables may be served, by the node's clock.
     lease: AtomicU64,
-    /// Results of recoveries; at most one for each order.
+    /// Results of recoveries and moves; at most one for each id.
     recovery_results: Mutex<VecDeque<RecoveryResult>>,
     /// Capacity of the log in bytes of objects, and the load of each tablet.
     loads: Mutex<Option<(u64, Vec<Load>)>>,
@@ -122,9 +124,9 @@ impl Outbox {
         self.shared.applied.load(Ordering::Acquire)
     }
 
-    /// Returns the lowest segment whose open replicas may count, as the master wants it. When it
-    /// has grown, the control thread asks the coordinator to record it, and then confirms it to the
-    /// master with [`Command::Voided`].
+    /// Returns the lowest segment whose open replicas recovery may use, as the master wants it.
+    /// When it has grown, the control thread has the coordinator record it, and then confirms it to
+    /// the master with [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)
@@ -136,7 +138,7 @@ impl Outbox {
         self.shared.lease.store(until.0, Ordering::Release);
     }
 
-    /// Takes the newest load report, if there is one since the last call: the log's capacity in
+    /// Takes the newest load report, if there was one after the last call: the log's capacity in
     /// bytes of objects, and the load of each tablet.
     #[must_use]
     pub fn take_loads(&self) -> Option<(u64, Vec<Load>)> {
@@ -175,8 +177,9 @@ impl Inbox {
 
     pub(crate) fn report_recovery(&self, result: RecoveryResult) {
         let mut waiting = lock(&self.shared.recovery_results);
-        // Only the newest result of an order counts, so the queue never has more results than there
-        // are orders, however long nothing takes them.
+        // Only the newest result of each recovery or move counts, so the queue never has more
+        // results than there are recoveries and moves, even if the control thread takes none for
+        // long.
         waiting.retain(|other| other.order != result.order);
         waiting.push_back(result);
     }

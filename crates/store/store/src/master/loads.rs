@@ -10,10 +10,10 @@ use std::time::Duration;
 /// Interval between reports.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Smoothing: the newest period has one part in this many of a reported rate.
+/// Smoothing: the newest period contributes one part in this number to a reported rate.
 const MEMORY: u64 = 8;
 
-/// Requests to a tablet, counted by the half of its range that they go to.
+/// Requests to a tablet, counted separately for each half of its range.
 #[derive(Clone, Copy)]
 pub(super) struct RequestCounts {
     /// First position of the second half.
@@ -27,14 +27,14 @@ impl RequestCounts {
         Self { second, halves: [0; 2] }
     }
 
-    /// Counts a request to this position.
+    /// Counts a request for an object at this position of the tablet.
     #[inline]
     pub(super) fn count(&mut self, position: u64) {
         self.halves[usize::from(position >= self.second)] += 1;
     }
 }
 
-/// Requests per second to each tablet, by halves.
+/// Requests per second to each tablet, for each half of its range.
 #[derive(Default)]
 pub(super) struct Loads {
     rates: BTreeMap<Tablet, [u64; 2]>,

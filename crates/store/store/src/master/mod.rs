@@ -61,9 +61,9 @@ struct ServedTablets {
 }
 
 impl ServedTablets {
-    /// Returns the index of the tablet that covers `position`, and that position. `position` is
-    /// computed, from the first tablet of the table that is here, only when the table has more than
-    /// one tablet; it is zero otherwise.
+    /// Returns the index of the tablet that covers the request's position, and that position.
+    /// `position` is called, with the table's first tablet on this server, only when the server has
+    /// more than one tablet of the table. Otherwise the position is zero.
     #[inline]
     fn find(
         tablets: &[Tablet],
@@ -91,26 +91,26 @@ impl ServedTablets {
 pub struct NeededReplicas {
     /// Ids of the masters whose replicas are needed, ascending.
     pub masters: Vec<u32>,
-    /// Nothing is known of masters with this id or a higher one: their replicas stay.
+    /// A backup knows nothing of masters with this id or a higher one, so it keeps their replicas.
     pub below: u32,
 }
 
-/// A key's hash table line is prefetched at once, and its entry when this many later keys are
-/// expected.
+/// A key's line in the hash table is prefetched at once. Its entry is prefetched when this number
+/// of later keys is expected.
 const PREFETCH_DISTANCE: usize = 4;
 
 /// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.
 ///
 /// It is a [`Service`] without thread, clock or network of its own: a [`crate::node::Node`] calls
 /// it with the current time. Build it with [`new`](Self::new) (durable on a local disk, or not at
-/// all) or [`replicated`](Self::replicated) (durable on backups), then let a control thread send
-/// [`Command`]s through the [`Outbox`] whose [`Inbox`] it owns. Until the first [`Command::Assign`]
-/// it asks clients to retry.
+/// all) or [`replicated`](Self::replicated) (durable on backups). Then a control thread sends
+/// [`Command`]s through the [`Outbox`] that belongs to the master's [`Inbox`]. Until the first
+/// [`Command::Assign`] the master asks clients to retry.
 ///
-/// A reply leaves when everything that it reveals is durable; until then it waits in a bounded
+/// A reply leaves when everything that it reveals is durable. Until then it waits in a bounded
 /// queue, and each session has a share of that queue. A server with a lease stops answering when
 /// the lease ends. When nothing can become durable any more, the master refuses writes
-/// ([`stopped`](Self::stopped)) and goes on with reads of what is durable.
+/// ([`stopped`](Self::stopped)), but still answers reads of what is durable.
 pub struct Master<D: Disk> {
     log: Log,
     durable: Durable<D>,
@@ -131,15 +131,15 @@ pub struct Master<D: Disk> {
     counts: Counts,
     /// When the log next forgets the completions of clients that have been silent.
     age_at: Nanos,
-    /// Log position behind the last removal. A reply "not found" depends on the log up to there,
-    /// since the object may have been removed.
+    /// Log position behind the last removal. A reply "not found" waits until the log is durable up
+    /// to this position, since the object may have been removed.
     removed_at: u64,
     /// Why the master takes no more writes; `None` while it takes them.
     stopped: Option<String>,
     /// Times of requests and loop iterations, if they are measured.
     timing: Option<Timing>,
-    /// When the node's clock began. `None`: leases are compared with the time that the loop passes
-    /// in.
+    /// When the node's clock began. `None`: leases are compared with the `now` that the loop
+    /// passes.
     clock: Option<Instant>,
     /// How often the coordinator declared this process dead before.
     deaths: u64,
@@ -188,14 +188,14 @@ impl<D: Disk> Master<D> {
     }
 
     /// Measures requests and loop iterations. The counters then include `request_p50_ns` and
-    /// `longest_round_ns`, both since the counters were last read, and counters of the thread
-    /// (`thread_..`). Takes 20 ms to calibrate the clock.
+    /// `longest_round_ns`, both for the time since the counters were last read, and counters of the
+    /// thread (`thread_..`). Takes 20 ms to calibrate the clock.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timing: Some(Timing::new(None)), ..self }
     }
 
-    /// Compares leases with a clock that started at `begun`, the same as the node's.
+    /// Compares leases with a clock that started at `begun`, when the node's clock started.
     #[must_use]
     pub fn clocked(self, begun: Instant) -> Self {
         Self { clock: Some(begun), ..self }
@@ -208,9 +208,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Counts an event (instructions, cycles) for each request with `count`, in place of time.
-    /// `count` counts on the calling thread, which must be the node's. The counters are then means
-    /// in thousandths of an event (`request_events_milli`), without the cost of the counting
-    /// itself.
+    /// `count` counts on the calling thread, which must be the node's thread. The counters are then
+    /// means in thousandths of an event (`request_events_milli`), without the events of the
+    /// counting itself.
     #[must_use]
     pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
@@ -246,12 +246,12 @@ impl<D: Disk> Master<D> {
         self.stopped.as_deref()
     }
 
-    /// Makes the rest of the log durable and closes it in order, if this node's disk keeps it.
+    /// Makes the rest of the log durable and closes the log cleanly, if it is on this node's disk.
     /// Blocks.
     ///
     /// # Errors
-    /// [`Failed`]: the next start finds a log that was not closed in order, and replays it as after
-    /// a crash.
+    /// [`Failed`] when a request to the disk fails or has failed before. The next start then finds
+    /// a log that was not closed cleanly, and replays it as after a crash.
     pub fn close(mut self, now: Nanos) -> Result<(), Failed> {
         self.durable.close(now, &mut self.log)
     }
@@ -264,9 +264,9 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Returns whether this server may still answer for its tables: after its lease ends, another
-    /// server may. Reads the clock again, since `now` was taken before the request arrived and the
-    /// thread may have been descheduled since.
+    /// Returns whether this server may still answer requests for its tables: after its lease ends,
+    /// another server may answer them. Reads the clock again, since `now` was taken before the
+    /// request arrived and the thread may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
@@ -303,7 +303,7 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Stops taking writes, and fails those that wait for their acknowledgement.
+    /// Stops accepting writes, and fails the writes that wait to be acknowledged.
     fn stop_writes(&mut self, reason: String) {
         tracing::error!("no longer accepts writes: {reason}");
         self.stopped = Some(reason);
@@ -359,10 +359,10 @@ impl<D: Disk> Master<D> {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // Drop what is not here any more. Drop also a tablet that was served here before, or whose
-        // recovery or move to this server was aborted, when it is ordered to come here again. Its
-        // leftovers may hold objects that were removed since, and they lie in segments that will
-        // not count.
+        // Drop objects of tablets that are not here any more. Drop also a tablet that was served
+        // here before, or whose recovery or move to this server was aborted, when it is ordered to
+        // come here again. Objects that are left of it may have been removed elsewhere since, and
+        // they lie in segments that will not count.
         let left =
             |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
         let left = left(held_before, &held)
@@ -493,7 +493,7 @@ impl<D: Disk> Service for Master<D> {
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        // Loads are reported only to a coordinator, so not by a server that has none.
+        // Loads are reported only to a coordinator, so a server without a coordinator reports none.
         if now >= self.loads.due() && self.inbox.lease() != Nanos::NEVER {
             let ServedTablets { tablets, requests, .. } = &mut self.served;
             let loads =

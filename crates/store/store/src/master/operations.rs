@@ -54,14 +54,15 @@ fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<MasterBody> {
     Reply::new(&head[..RESPONSE_BYTES + body.len()], Repeat::Retain)
 }
 
-/// Retry delay, in microseconds, for requests that arrive too early or while too much is under way.
+/// Retry delay, in microseconds, for requests that arrive too early or while too many are under
+/// way.
 pub(super) const BUSY_MICROS: u32 = 500;
 
-/// Retry delay, in microseconds, for sessions whose share of replies is under way: they must
-/// acknowledge some first.
+/// Retry delay, in microseconds, for sessions that have used up their share of replies: they must
+/// acknowledge some replies first.
 const SHARE_MICROS: u32 = 5_000;
 
-/// Retry delay, in microseconds, for changes while backups are missing.
+/// Retry delay, in microseconds, for changes while too few backups take replicas.
 const FEW_MICROS: u32 = 20_000;
 
 impl<D: Disk> Master<D> {
@@ -92,7 +93,7 @@ impl<D: Disk> Master<D> {
         };
         let Some(tablets) = &self.served.tablets else { return Outcome::Retry(BUSY_MICROS) };
         let position = |first: Tablet| match request {
-            // The counts are of the whole table on this server, so any position will do.
+            // The counts are of all the table's tablets on this server, so any position will do.
             Request::TableStats { .. } => first.range.first,
             _ => request.position(self.log.config().seed),
         };
@@ -114,8 +115,8 @@ impl<D: Disk> Master<D> {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
-            // Replies as for a table that is not here: a client learns nothing by guessing table
-            // ids.
+            // The reply is the same as for a table that is not here, so that a client learns
+            // nothing by guessing table ids.
             None => {
                 return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
             }
@@ -280,7 +281,8 @@ impl<D: Disk> Master<D> {
             return Some(answer_text(&mut self.held.made, Status::Refused, reason));
         }
         let reply = short_answer(completion.status, completion.version, completion.result);
-        // What the operation wrote lies behind its completion in the log and must be durable too.
+        // The entries that the operation wrote lie behind its completion in the log and must also
+        // be durable.
         Some(self.wait_for(self.log.position(), id, reply))
     }
 
@@ -388,9 +390,9 @@ impl<D: Disk> Master<D> {
             Some(CollectedBatch { number, more }) => {
                 let reply = answer(Status::Ok, more, 0, number, Repeat::Retain)
                     .with_body(MasterBody::Made(body));
-                // The completions in the batch also concern tablets that stay here. If they were
-                // lost here, the target must not know them either, so the reply waits until they
-                // are durable.
+                // The completions in the batch also concern tablets that stay here. If this server
+                // lost the completions, the target must not know them either, so the reply waits
+                // until they are durable.
                 self.acknowledge(id, reply)
             }
             None => {
@@ -402,8 +404,8 @@ impl<D: Disk> Master<D> {
 
     fn log_full(&mut self, log_full: Full, change: &Change<'_>) -> Outcome<MasterBody> {
         match log_full {
-            // An earlier copy may be executed once there is memory, so a repeated operation cannot
-            // be answered with "not executed".
+            // An earlier copy of the request may be executed once there is memory, so a repeated
+            // operation cannot be answered with "not executed".
             Full::Memory if change.operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
@@ -432,15 +434,16 @@ impl<D: Disk> Master<D> {
                 self.counts.turned_away += 1;
                 Some(Outcome::Retry(FEW_MICROS))
             }
-            // An earlier copy may be in another server's log, and count once that log is recovered.
+            // An earlier copy of the operation may be in another server's log, and count once that
+            // log is recovered.
             Outlook::Bleak => Some(
                 self.too_few_servers(change.operation.is_some_and(|operation| operation.resent)),
             ),
         }
     }
 
-    /// Replies that too few servers take replicas. `perhaps` says that the operation may still take
-    /// effect once enough servers do.
+    /// Replies that too few servers take replicas. `perhaps` says whether the operation may still
+    /// take effect once enough servers take replicas.
     pub(super) fn too_few_servers(&mut self, perhaps: bool) -> Outcome<MasterBody> {
         let reason = self.replicator().map(Replicator::shortage).unwrap_or_default();
         let reply = answer(Status::TooFewServers, false, 0, perhaps.into(), Repeat::Retain);
@@ -455,7 +458,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies with the object that was found, once it is durable. If there is no object (`None`),
-    /// waits for the last removal instead: it may be what removed the object.
+    /// waits for the last removal instead, because that may have removed the object.
     #[inline]
     fn reply_when_durable(
         &mut self,

@@ -2,18 +2,18 @@
 //!
 //! If a commit began with the first write to arrive, the other writes of that moment would wait for
 //! the next commit, so each would wait for almost two. The more writes share a commit, the less it
-//! costs each. So after a commit the next one is held for the clients that have just been answered,
-//! whose next writes are probably on their way. It is held until as many writes have arrived as
-//! were under way, or half the time of a commit has passed, at most 50 us. A single writer is never
-//! held up.
+//! costs each of them. So after a commit the next one is held back for the clients that have just
+//! been answered, whose next writes are probably on their way. It is held back until the number of
+//! writes that have arrived equals the number that were under way, or until half the time of a
+//! commit has passed, at most 50 us. A single writer is never held back.
 
 use sprat_net::Nanos;
 use std::time::Duration;
 
-/// The longest a commit is held.
+/// The longest time for which a commit is held back.
 const HOLD_MOST: Duration = Duration::from_micros(50);
 
-/// The newest commit's weight in the average of how long one takes: one part in this many.
+/// The newest commit's weight in the average duration of a commit: one part in this number.
 const WEIGHT: u32 = 8;
 
 /// When commits may begin.

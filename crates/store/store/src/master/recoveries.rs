@@ -13,7 +13,7 @@ use sprat_wire::op::RecoveryOrder;
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 
-/// How long to wait before a failed recovery is tried again.
+/// Delay before a failed recovery is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// One ordered recovery.
@@ -59,8 +59,8 @@ impl Task {
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
     members: Vec<BackupServer>,
-    /// The head when tablets were last dropped. Entries of a recovered tablet must lie in later
-    /// segments.
+    /// The segment that was the head when tablets were last dropped. Entries of a recovered tablet
+    /// must lie in later segments.
     dropped_in: u64,
     /// Completions that failed attempts have written. They are forgotten before any recovery or
     /// move continues.
@@ -76,7 +76,7 @@ pub(super) struct Totals {
     pub(super) recoveries: u64,
     pub(super) objects: u64,
     pub(super) bytes: u64,
-    /// Microseconds from the order until the last object was durable.
+    /// Microseconds from the coordinator's order until the last object was durable.
     pub(super) micros: u64,
     /// CPU time that this thread spent on checking and replaying, failed attempts included.
     pub(super) cpu: Duration,
@@ -92,9 +92,10 @@ fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 }
 
 impl Recoveries {
-    /// Takes over the coordinator's orders and the backups. Returns the tablets of recoveries that
-    /// have ended: the caller drops what was recovered of each that is not served here now. The
-    /// completions that these recoveries wrote are forgotten where `is_served` is false for their
+    /// Replaces the recoveries by those in `orders`, and the backups by `members`. A recovery that
+    /// is still ordered continues. Returns the tablets of recoveries that have ended: for each of
+    /// these tablets that is not served here now, the caller drops the objects that were recovered.
+    /// Completions that these recoveries wrote are forgotten where `is_served` is false for their
     /// positions.
     pub(super) fn assign(
         &mut self,
@@ -111,9 +112,10 @@ impl Recoveries {
             if let Some(same) =
                 self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order))
             {
-                // If the result was reported, neither this coordinator nor its predecessor, which
-                // numbered the order differently, has noted it, so it is reported again. What was
-                // written is still here, since nothing else was ordered in between.
+                // The recovery is still ordered, so if its result was reported, the coordinator has
+                // not noted that. A predecessor, which gave the recovery another id, has not noted
+                // it either. So the result is reported again. The entries that were written are
+                // still here, since nothing else was ordered in between.
                 *same = Task { reported: false, order: same.order.clone(), ..task };
             } else {
                 self.abandoned_sessions
@@ -216,12 +218,12 @@ impl Recoveries {
         }
         for task in tasks {
             let Some(recovery) = &mut task.recovery else {
-                // What an earlier assignment left of the tablet here must be gone first.
+                // Objects that an earlier assignment left of the tablet here must be gone first.
                 let is_free = task.tablets().all(|tablet| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
-                        // What is left must not count either if this log is recovered later: the
-                        // head must be new.
+                        // The objects that are left must not count either if this log is recovered
+                        // later. So the recovered entries must go to a new head.
                         if log.head_pending().0 <= *dropped_in && !log.roll_head() {
                             continue;
                         }
@@ -281,8 +283,8 @@ impl Recoveries {
             .for_each(|recovery| recovery.call(now, caller));
     }
 
-    /// Handles the end of a call; returns whether a recovery made it. A call of an abandoned
-    /// attempt belongs to none.
+    /// Handles the end of a call; returns whether it is a call of one of the recoveries. A call of
+    /// an abandoned attempt is not.
     pub(super) fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
         let Self { tasks, totals, .. } = self;
         let mut recoveries = tasks.iter_mut().filter_map(|task| task.recovery.as_mut());

@@ -16,8 +16,8 @@ pub(super) enum Mark {
     Done,
 }
 
-/// Names of the counters of a request's stages: first what the RPC layer does before and after the
-/// master, then the time between the marks.
+/// Names of the counters of a request's stages: first the time that the RPC layer takes before and
+/// after the master, then the time between the marks.
 const STAGES: [&str; 4] = [
     "request_rpc_p50_ns",
     "request_parse_p50_ns",
@@ -25,8 +25,8 @@ const STAGES: [&str; 4] = [
     "request_answer_p50_ns",
 ];
 
-/// Names of these counters where events are counted, with the number of stamp pairs within each
-/// stage.
+/// Names of the counters of the stages where events are counted in place of time, with the number
+/// of pairs of stamps within each stage.
 const EVENTS: [(&str, u64); 4] = [
     ("request_rpc_events_milli", 2),
     ("request_parse_events_milli", 1),
@@ -43,8 +43,8 @@ pub(super) struct Timing {
     /// Whether the frame at hand brought a request: the last frame of a long request counts, a
     /// grant for a long reply does not.
     entered: bool,
-    /// Whether the current request is stamped between its stages, as every other one is. Such a
-    /// request is left out of the totals, which would include the cost of the stamps.
+    /// Whether the current request is stamped between its stages. Every second request is. Such a
+    /// request is left out of the totals, which would otherwise include the cost of the stamps.
     staged: bool,
     marks: [u64; STAGES.len()],
     stages: [RecentSamples; STAGES.len()],
@@ -92,8 +92,8 @@ impl Timing {
         self.seen += 1;
         if self.staged {
             let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
-            // Requests that neither find nor append lack that mark; in a frame of many requests,
-            // the marks are the last one's.
+            // Requests that neither find nor append an object lack that mark. In a frame of many
+            // requests, the marks are those of the last request.
             if [arrived, entered, parsed, found, done, departed].is_sorted() {
                 let times = [
                     (entered - arrived) + (departed - done),

@@ -1,9 +1,9 @@
 //! Replies that wait for the log to become durable.
 //!
 //! A reply reveals a state, so it may leave only when that state would survive a crash. Every reply
-//! that depends on something not yet durable waits here for the log's position at that moment:
-//! replies to writes, but also to reads of what was just written. Positions only grow, so the queue
-//! is in order by itself.
+//! that depends on something not yet durable waits here until the log is durable up to the position
+//! that the log had when the reply was made. This holds for replies to writes, and for replies to
+//! reads of what was just written. Positions only grow, so the queue is always sorted by position.
 
 use super::body::MasterBody;
 use crate::shares::Shares;

@@ -8,7 +8,8 @@ use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{Status, push_counter};
 use std::sync::mpsc::Sender;
 
-/// Requests that wait in one iteration; the master asks others to retry.
+/// The largest number of requests that wait in one iteration. The master asks further ones to
+/// retry.
 pub(super) const MAX_WATCHERS: usize = 64;
 
 /// The waiting requests, and the replies that are ready.

@@ -17,14 +17,15 @@ use zerocopy::IntoBytes;
 /// Entries that one loop iteration adopts.
 const SLICE_ENTRIES: usize = 16;
 
-/// The source freezes the tablet when at most this many changes are left.
+/// The target has the source freeze the tablet when at most this number of changes is left.
 const FREEZE_BELOW: u64 = 64;
 
-/// Batches of changes after which the source freezes the tablet however many are left.
+/// After this number of batches of changes the source freezes the tablet, however many changes are
+/// left.
 const MAX_BATCHES: u64 = 4096;
 
-/// Limit on the rate at which a migration's target requests entries, in bytes per second: a
-/// migration is in no hurry, but clients that read from either server are.
+/// Limit on the rate at which a migration's target requests entries, in bytes per second. A
+/// migration may take long, but clients that read from either server must not wait for it.
 const BYTES_A_SECOND: u64 = 24 << 20;
 
 /// Timeout of a request.
@@ -35,11 +36,12 @@ const RETRY: Duration = Duration::from_millis(5);
 
 /// The step of a migration.
 enum Step {
-    /// The remains of the tablet in this log must be dropped first.
+    /// Objects that an earlier owner or attempt left of the tablet in this log must be dropped
+    /// first.
     Clearing,
     /// Entries are requested and adopted.
     Collecting,
-    /// Everything is in the log; new versions must now follow those of the source.
+    /// Everything is in the log; versions of new objects must now follow the source's versions.
     Raising,
     /// The log must become durable up to this position.
     Settling(u64),
@@ -54,15 +56,15 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// The next request: its stage, and from where it continues.
+    /// The next request: its stage, and the position from which it continues.
     stage: MoveStage,
     after: u64,
     batch: u64,
     call: Option<CallId>,
-    /// When the last request was made, and when the next may be.
+    /// When the last request was made, and when the next may be made.
     requested_at: Nanos,
     retry_at: Nanos,
-    /// The entries received last, and how many of their bytes are adopted.
+    /// The entries received last, and the number of their bytes that are adopted.
     bytes: Vec<u8>,
     at: usize,
     /// Whether the entries received last are the last of the tablet.
@@ -89,9 +91,9 @@ pub(crate) struct MigrationTargets {
 }
 
 impl MigrationTargets {
-    /// Takes over the coordinator's orders; the source of each is among `members`. Returns the
-    /// tablets of migrations that have ended: the caller drops what was adopted of each that is not
-    /// served here now.
+    /// Begins the migrations in `orders` that are new, whose sources are among `members`, and ends
+    /// those that are no longer in `orders`. Returns the tablets of the ended ones: for each of
+    /// these tablets that is not served here now, the caller drops the entries that were adopted.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
         let ended = self.targets.extract_if(.., |target| !orders.contains(&target.order));
         let ended = ended.map(|target| {
@@ -146,7 +148,7 @@ impl MigrationTargets {
         self.targets.iter_mut().for_each(|target| target.request_next(now, caller));
     }
 
-    /// Handles the end of a call; returns whether a migration made it.
+    /// Handles the end of a call; returns whether it was a call of one of the migrations.
     pub(crate) fn completed(
         &mut self,
         now: Nanos,
@@ -227,8 +229,8 @@ impl MigrationTarget {
     fn advance(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         match self.step {
             Step::Clearing => {
-                // The migration begins in a new segment, so that nothing that was here before
-                // counts.
+                // The migration begins in a new segment, so that no entry that was in this log
+                // before counts.
                 if log.is_dropping(self.order.tablet) || !log.roll_head() {
                     return false;
                 }
@@ -259,7 +261,7 @@ impl MigrationTarget {
         }
     }
 
-    /// Adopts the next received entries into the log; returns false if the log takes none.
+    /// Adopts the next received entries into the log; returns false if the log accepts none.
     fn adopt_slice(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         for _ in 0..SLICE_ENTRIES {
             let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {

@@ -1,4 +1,5 @@
-//! The source of a migration: returns a tablet's entries on request, and tracks the changes since.
+//! The source of a migration: returns a tablet's entries on request, and tracks the changes since
+//! the migration began.
 
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
@@ -8,15 +9,15 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
-/// Bytes of entries in one reply, unless one entry alone is longer: about 30 us of work for either
-/// server.
+/// Limit on the bytes of entries in one reply, unless one entry alone is longer. This is about 30
+/// us of work for either server.
 const BATCH_BYTES: usize = 8 << 10;
 
-/// Entries in one reply.
+/// Limit on the number of entries in one reply.
 const BATCH_ENTRIES: usize = 128;
 
-/// Limit on the changed keys of a tablet that wait to be sent. While this many or more wait,
-/// clients that change the tablet must retry.
+/// Limit on the changed keys of a tablet that wait to be sent. At the limit, clients that change
+/// the tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).
@@ -24,7 +25,8 @@ type ChangedKey = (bool, Box<[u8]>);
 
 struct MigrationSource {
     order: MoveOrder,
-    /// Keys that were changed after the order arrived and whose latest change was not sent yet.
+    /// Keys that were changed after the order to move arrived, and whose latest change was not sent
+    /// yet.
     changed: BTreeSet<ChangedKey>,
     /// Number of the last batch of changes that was sent.
     batch: u64,
@@ -36,7 +38,7 @@ struct MigrationSource {
 
 /// The header fields of a reply with entries.
 pub(crate) struct CollectedBatch {
-    /// Where to continue the scan, or how many changes are left.
+    /// The position at which the scan continues, or the number of changes that are left.
     pub(crate) number: u64,
     pub(crate) more: bool,
 }
@@ -50,8 +52,8 @@ pub(crate) struct MigrationSources {
 }
 
 impl MigrationSources {
-    /// Takes over the coordinator's orders. A tablet without an order any more stays here and is
-    /// served again, or has its new owner already.
+    /// Replaces the migrations by those that the coordinator orders now. A tablet whose migration
+    /// is no longer ordered stays here and is served again, or has its new owner already.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder]) {
         self.sources.retain(|source| orders.contains(&source.order));
         for &order in orders {
@@ -86,7 +88,7 @@ impl MigrationSources {
     }
 
     /// Returns whether a request must be retried later, because the tablet is frozen or changes
-    /// faster than its changes can be sent. `position` is where the request's object lies in
+    /// faster than its changes can be sent. `position` is the position of the request's object in
     /// `tablet`.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
         self.sources.iter().filter(|source| source.order.tablet.table == tablet.table).any(
@@ -148,7 +150,7 @@ impl MigrationSources {
 }
 
 impl MigrationSource {
-    /// Writes objects or completions behind a position.
+    /// Writes objects or completions that lie behind a position of the tablet.
     fn scan_batch(
         &self,
         log: &Log,
@@ -170,7 +172,8 @@ impl MigrationSource {
     }
 
     /// Writes an object or a completion. A completion whose operation belongs to another tablet may
-    /// yet turn out not to count. Instead of it, the source sends that the operation was begun.
+    /// later turn out not to count. In its place the source sends only that the operation was
+    /// begun.
     fn push_known(&self, log: &Log, found: Ref, out: &mut Vec<u8>) {
         let entry = log.entry(found);
         let position = Completion::of(&entry).and_then(|completion| completion.position);
@@ -182,7 +185,7 @@ impl MigrationSource {
         push(out, &Entry { value: &value[..len], ..entry });
     }
 
-    /// Writes the next changes, or again those of the last batch, which may not have arrived.
+    /// Writes the next changes. If the last batch may not have arrived, writes its changes again.
     fn next_changes(&mut self, log: &Log, batch: u64, out: &mut Vec<u8>) -> Option<CollectedBatch> {
         if batch == self.batch {
             self.changed.extend(self.sent.drain(..));

@@ -14,7 +14,7 @@ pub struct WrittenCompletion {
     pub key: [u8; COMPLETION_KEY_BYTES],
     /// Sequence number of the operation in its slot.
     pub sequence: u64,
-    /// Position in the table of the key of the operation's object.
+    /// Position, in the table, of the key of the object that the operation changed.
     pub position: u64,
 }
 
@@ -34,8 +34,8 @@ impl Completions {
         self.0.len()
     }
 
-    /// Holds a completion, unless a later one of its slot is held. It is identified by its table,
-    /// key and sequence number.
+    /// Holds a completion, unless a later completion of its slot is held. The completion is
+    /// identified by its table, key and sequence number.
     pub(super) fn hold(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),

@@ -2,10 +2,10 @@
 //! function of the records that backups return.
 //!
 //! The rules are those of [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
-//! A log always has an open head: so the newest head that is found must be open, or a newer one is
-//! missing. An open replica counts if nothing can have been acknowledged without it: its segment
-//! must be a head, not below `min_open`, and either the newest one, or the one before while the
-//! newest has only its header.
+//! A log always has an open head. So the newest head that is found must be open, or a newer one is
+//! missing. An open replica counts if nothing can have been acknowledged without it. For this its
+//! segment must be a head and not below `min_open`. It must be the newest head, or the one before
+//! it while the newest has only its header.
 
 use sprat_wire::op::ReplicaRecord;
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ pub struct SegmentSource {
     pub len: u32,
     /// Backups that have all of these bytes.
     pub servers: Vec<u32>,
-    /// Backups with a replica of another length, and that length: copies with the segment's live
-    /// entries, made when replicas were lost.
+    /// Backups with a replica of another length, and that length. Such a replica is a copy with the
+    /// segment's live entries, which was made when replicas were lost.
     pub copies: Vec<(u32, u32)>,
 }
 
@@ -48,8 +48,8 @@ pub struct SegmentSource {
 pub struct RecoveryPlan {
     /// The log's segments, newest first. The first is the newest head.
     pub sources: Vec<SegmentSource>,
-    /// Heads of which the only replicas left are on backups that once lost their memory: bytes
-    /// written in the last second before that may be missing.
+    /// Heads whose only remaining replicas are on backups that once lost their memory. Bytes
+    /// written in the last second before that loss may be missing.
     pub unsure: Vec<u64>,
 }
 
@@ -59,7 +59,7 @@ pub enum Lost {
     /// The log had a head, but no replica of a head was found.
     #[error("no replica of any head was found")]
     Everything,
-    /// The newest head that was found is sealed, or void: a newer one is missing.
+    /// The newest head that was found is sealed or below `min_open`: a newer one is missing.
     #[error("the newest head found, segment {0}, is not the last: a newer one is missing")]
     Head(u64),
     /// There is no whole replica of a segment that the newest head lists.
@@ -80,8 +80,8 @@ impl Inventory {
         }
     }
 
-    /// Returns the newest head and the backups with most of it. Its first entry has the digest for
-    /// [`plan`](Self::plan).
+    /// Returns the newest head and the backups with the longest replicas of it. Its first entry has
+    /// the digest for [`plan`](Self::plan).
     #[must_use]
     pub fn newest_head(&self) -> Option<SegmentSource> {
         let heads = self.segments.iter().rev().filter(|(_, held)| held.iter().any(is_head));
@@ -90,12 +90,12 @@ impl Inventory {
     }
 
     /// Determines the segments that make up the log. `digest` are the segments that the newest head
-    /// lists, ascending, itself among them; `header` is the length of its first entry. Open heads
-    /// below `min_open` are void.
+    /// lists, ascending, including the head itself; `header` is the length of its first entry. Open
+    /// heads below `min_open` do not count.
     ///
     /// # Errors
-    /// [`Lost`] when no head was found, the newest one found is sealed, void or not in `digest`, or
-    /// a segment that it lists has no whole replica.
+    /// [`Lost`] when no head was found; when the newest one found is sealed, below `min_open` or
+    /// not in `digest`; or when a segment that it lists has no whole replica.
     pub fn plan(&self, digest: &[u64], header: usize, min_open: u64) -> Result<RecoveryPlan, Lost> {
         let newest = self.newest_head().ok_or(Lost::Everything)?;
         let head = newest.segment;
@@ -147,8 +147,8 @@ fn is_head(held: &HeldReplica) -> bool {
     held.record.head && held.record.len > 0
 }
 
-/// Makes a source of the longest of some replicas. Unsure ones, whose backup lost its memory, are
-/// used only if there are no others; the second value says whether unsure ones are used.
+/// Makes a source of the longest of some replicas. Unsure replicas, whose backup lost its memory,
+/// are used only if there are no others; the second value says whether unsure ones are used.
 fn longest<'a>(
     segment: u64,
     held: impl Iterator<Item = &'a HeldReplica> + Clone,
@@ -158,8 +158,8 @@ fn longest<'a>(
     let len = usable.clone().map(|held| held.record.len).max().unwrap_or(0);
     let mut servers: Vec<u32> =
         usable.filter(|held| held.record.len == len).map(|held| held.server).collect();
-    // All recovering servers read a segment from the same backup, which sorts it once, and the next
-    // segment from another.
+    // All recovering servers read a segment from the same backup, so that it is sorted only once.
+    // They read the next segment from another backup.
     servers.sort_unstable();
     let first = usize::try_from(segment % servers.len().max(1) as u64)
         .expect("less than there are servers");

@@ -26,9 +26,9 @@ pub(super) struct Loading {
     pub(super) under_way: bool,
     /// Whether all of the segment has arrived and is valid.
     whole: bool,
-    /// Where the next entry to replay begins.
+    /// The offset at which the next entry to replay begins.
     pub(super) at: usize,
-    /// Up to where entries were prefetched.
+    /// The offset up to which entries were prefetched.
     ahead: usize,
 }
 

@@ -28,11 +28,11 @@ const READ_AHEAD: usize = 4;
 /// Entries replayed in one iteration of the node's loop.
 const SLICE_ENTRIES: usize = 1000;
 
-/// How many entries before its replay an entry is prefetched.
+/// The number of entries by which a prefetch is ahead of the replay.
 const AHEAD: usize = 16;
 
-/// Entries between the prefetch of a key's line in the hash table and of the entry that it points
-/// to.
+/// Number of entries from the prefetch of a key's line in the hash table to the prefetch of the
+/// entry that the line points to.
 const NEARER: usize = 8;
 
 /// How long a backup may take for a reply.
@@ -69,14 +69,15 @@ pub struct RecoveryReport {
     pub objects: u64,
     /// Invalid replicas: backup, segment and fault of each. Other replicas were read instead.
     pub bad: Vec<(u32, u64, BadReplica)>,
-    /// Heads whose last second may be missing, because their backups lost their memory.
+    /// Heads of which the last second may be missing, because the backups with their replicas lost
+    /// their memory.
     pub unsure: Vec<u64>,
 }
 
 /// How far a recovery has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RecoveryProgress {
-    /// The recovery's stage, in a word.
+    /// The name of the recovery's stage, a single word.
     pub stage: &'static str,
     /// Segments that were read.
     pub done: u64,
@@ -97,7 +98,7 @@ enum Stage {
     Header(SegmentSource),
     /// Segments are being read and replayed.
     Replaying,
-    /// All objects are written; now the completions are.
+    /// All objects are written; the completions are being written.
     Completing,
     /// Everything is written, and must become durable up to this position.
     Settling(u64),
@@ -112,9 +113,10 @@ enum Stage {
 /// server's own log. The recovery has ended when [`outcome`](Self::outcome) returns a result: on
 /// success, everything is durable. Up to four segments are in memory at a time.
 ///
-/// A recovery that has failed may have left objects in the log: [`has_written`](Self::has_written).
-/// The caller must drop those, and the completions that [`take_completed`](Self::take_completed)
-/// returns. It should close the sessions that [`take_sessions`](Self::take_sessions) returns.
+/// A recovery that has failed may have left objects in the log
+/// ([`has_written`](Self::has_written)). The caller must drop these objects, and the completions
+/// that [`take_completed`](Self::take_completed) returns. It should close the sessions that
+/// [`take_sessions`](Self::take_sessions) returns.
 pub struct Recovery {
     order: RecoveryOrder,
     /// The encoded [`Selection`] of the tablets to recover.
@@ -135,7 +137,7 @@ pub struct Recovery {
     /// Buffers of segments that are done, to be reused.
     spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
-    /// Prefetches of entries to replay.
+    /// Prefetches the entries that will be replayed next.
     expected: PrefetchQueue<NEARER>,
     /// The version up to which an object was removed, by table and key.
     tombstones: HashMap<(u32, Box<[u8]>), u64>,
@@ -362,7 +364,7 @@ impl Recovery {
         }
     }
 
-    /// Finds the newest head, once all backups have answered the fence or failed to.
+    /// Finds the newest head, once each backup has answered the fence or failed to answer.
     fn find_head(&mut self) {
         if !matches!(self.stage, Stage::Fencing) || !self.calls.is_empty() {
             return;
@@ -411,8 +413,8 @@ impl Recovery {
         }
     }
 
-    /// Adds a piece of a segment, and checks the segment once it is whole. Without a reply, or if
-    /// the segment is invalid, turns to the next backup.
+    /// Adds a piece of a segment, and checks the segment once it is whole. If there is no reply, or
+    /// the segment is invalid, reads the segment from the next backup.
     fn read(&mut self, segment: u64, server: u32, answer: Option<Answer<'_>>) {
         let Some(loading) =
             self.loading.iter_mut().find(|loading| loading.source.segment == segment)
@@ -452,7 +454,7 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Returns whether an object, or its tombstone, is of one of the tablets that are recovered.
+    /// Returns whether an object or tombstone belongs to one of the tablets that are recovered.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };
@@ -473,8 +475,8 @@ impl Recovery {
         Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
-    /// Replays some entries of a whole segment. Newer segments come first, so that few objects are
-    /// written more than once.
+    /// Replays some entries of a segment that has arrived completely. Newer segments come first, so
+    /// that few objects are written more than once.
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) =
             self.loading.iter().position(|loading| loading.is_whole() && !loading.under_way)
@@ -518,9 +520,10 @@ impl Recovery {
         true
     }
 
-    /// Writes some of the completions. They come last. If an attempt failed after it had written
-    /// one, the next attempt might read the end of the log from another replica, which is shorter:
-    /// then the completion would be of an operation that the log does not have.
+    /// Writes some of the completions. They are written last, for this reason: if an attempt failed
+    /// after it had written a completion, the next attempt might read the end of the log from
+    /// another replica, which is shorter. The completion would then be of an operation that the log
+    /// does not have.
     fn complete(&mut self, log: &mut Log) -> bool {
         for _ in 0..SLICE_ENTRIES {
             match self.completions.write_one(log, &mut self.completed) {
@@ -545,8 +548,8 @@ impl Recovery {
     }
 }
 
-/// Prefetches the entry of a segment that is replayed [`AHEAD`] entries later; at the beginning,
-/// all entries up to that one.
+/// Prefetches the entry of a segment that is replayed [`AHEAD`] entries later; at the beginning of
+/// a segment, its first `AHEAD` entries.
 fn prefetch(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loading) {
     let entries = if loading.has_prefetched() { 1 } else { AHEAD };
     for _ in 0..entries {

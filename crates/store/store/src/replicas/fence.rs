@@ -1,4 +1,4 @@
-//! Fences: masters that are being recovered, whose writes are refused.
+//! Fences: they mark masters that are being recovered, whose writes are refused.
 
 use super::{BUSY_MICROS, FENCE, Replica, Replicas};
 use crate::answers::answer;
@@ -10,13 +10,13 @@ use sprat_wire::MAX_SEGMENT_ID;
 use sprat_wire::op::{ReplicaId, ReplicaRecord, Status, push_replica};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames reserved for fences: this many masters can be fenced when replicas have taken all other
-/// frames. Further fences are kept in memory only.
+/// Frames reserved for fences: this number of masters can be fenced even when replicas have taken
+/// all other frames. Further fences are kept in memory only.
 pub const FENCE_FRAMES: u32 = 2;
 
-/// The largest number of fenced masters remembered. At the limit, a new fence replaces that of a
-/// master without replicas here, whose id is never used again. If there is no such master, the new
-/// fence is refused.
+/// The largest number of fenced masters remembered. At the limit, a new fence replaces the fence of
+/// a master that has no replicas here; the id of such a master is never used again. If there is no
+/// such master, the new fence is refused.
 const MAX_FENCES: usize = 65_536;
 
 /// The largest number of fence requests that wait for the disk at a time. Further ones are answered
@@ -32,7 +32,7 @@ enum Fence {
     Written,
     /// On disk.
     Durable,
-    /// In memory only: there is nothing to guard, or it cannot be written.
+    /// In memory only: there are no replicas to guard, or the fence cannot be written.
     Memory,
 }
 
@@ -93,8 +93,8 @@ impl<D: Disk> Replicas<D> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
     }
 
-    /// Fences a master. The reply, which lists the master's replicas, waits until the fence is
-    /// durable, if that is needed.
+    /// Fences a master. The reply lists the master's replicas. If the fence must be durable, the
+    /// reply waits until it is.
     pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
         if self.fences.waiting.len() >= MAX_WAITING {
             self.counts.turned_away += 1;
@@ -156,8 +156,8 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Replies to the requests whose fence is durable, or will not become so. Returns whether there
-    /// were any.
+    /// Replies to the requests whose fence is durable, or will not become durable. Returns whether
+    /// there were such requests.
     pub(super) fn answer_fences(&mut self) -> bool {
         if self.fences.waiting.is_empty() {
             return false;
@@ -197,7 +197,7 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Forgets a fence that guards nothing, if [`MAX_FENCES`] are remembered.
+    /// Forgets a fence whose master has no replicas here, if [`MAX_FENCES`] fences are remembered.
     fn make_room_for_fence(&mut self) {
         if self.fences.masters.len() < MAX_FENCES {
             return;

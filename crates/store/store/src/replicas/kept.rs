@@ -14,20 +14,20 @@ enum State {
     Damaged(String),
 }
 
-/// A replica of a segment of another master's log.
+/// A replica of a segment of another master's log, as the backup keeps it.
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     state: State,
     /// Whether the replica's segment is a head, and not a survivor.
     pub(super) head: bool,
-    /// Whether the replica counts as a head in recovery: not while it is being re-replicated, when
-    /// it lacks bytes that are durable elsewhere.
+    /// Whether the replica counts as a head in recovery. It does not while it is being
+    /// re-replicated, because it still lacks bytes that are durable elsewhere.
     pub(super) counts: bool,
-    /// The edition of the segment; zero for a replica from before the start of this process.
+    /// The edition of the segment; zero for a replica from before this process started.
     pub(super) edition: u8,
     /// Bytes of log received.
     pub(super) len: u32,
-    /// Whether no more will follow.
+    /// Whether no more bytes will follow.
     pub(super) sealed: bool,
     /// Bytes of log on disk.
     pub(super) written: u32,
@@ -120,7 +120,7 @@ impl Replica {
             && (self.counts || !self.head)
     }
 
-    /// Returns the number of bytes of its frame that the replica occupies.
+    /// Returns the number of bytes that the replica takes in its frame.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }

@@ -7,29 +7,30 @@
 //! Under [`Sync`](Durability::Sync) a write is acknowledged when it is on the disk. Under
 //! [`Buffered`](Durability::Buffered) it is acknowledged at once: a commit hands it to the kernel
 //! within [`FLUSH`], and a sync follows within [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL).
-//! Acknowledged bytes can be read as long as the disk can be: a read waits for the commit that it
-//! needs.
+//! Acknowledged bytes can be read as long as the disk works: a read waits for the commit that
+//! writes the bytes.
 //!
-//! A failed write or sync ends writing for good, as for every backup. Bytes that are on the disk
+//! A failed write or sync ends writing for good, as in every [`Backup`]. Bytes that are on the disk
 //! can still be read.
 //!
 //! # After a restart
 //! Replicas from before the restart can be read and freed, but not appended to: the backup may have
 //! lost bytes that it had acknowledged. The master gets [`NotFound`](Status::NotFound) and makes
-//! another replica. Under `Buffered` a replica that is not sealed is *unsure* then, unless the file
-//! was closed in order.
+//! another replica. Under `Buffered`, an unsealed replica from before the restart is *unsure*,
+//! which means that it may lack acknowledged bytes, unless the file was closed cleanly.
 //!
 //! # Why a fence is on disk
 //! A server that recovers a master [fences](BackupRequest::Fence) it first: from then on the
-//! master's writes are refused. If a restart forgot the fence while the master is still alive, the
-//! master could still not get a write acknowledged. Its open replicas here are from before the
-//! restart, and without them it needs a new head confirmed by the coordinator, which knows that the
-//! master is dead ([decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But
-//! the master could *begin* the same segment again, which would free the replica that is about to
-//! be recovered from. So a fence is made durable before it is acknowledged: as a sealed replica of
-//! the master's segment [`FENCE`], which no log has, in a frame of its own. The fence is freed with
-//! the last replica of that master, because nothing is left to guard then; the running process goes
-//! on refusing.
+//! master's writes are refused. Suppose that a restart forgot the fence while the master is still
+//! alive. The master could still not get a write acknowledged: its open replicas here are from
+//! before the restart, and without them it needs a new head confirmed by the coordinator, which
+//! knows that the master is dead ([decision
+//! 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But the master could *begin*
+//! the same segment again, which would free the replica that is about to be used for the recovery.
+//! So a fence is made durable before it is acknowledged: as a sealed replica of the master's
+//! segment [`FENCE`], which no log has, in a frame of its own. The fence is freed with the last
+//! replica of that master, because no replica is left to guard then. The running process still
+//! refuses the master's writes.
 
 mod fence;
 mod kept;
@@ -65,10 +66,10 @@ use std::time::Duration;
 use write::{PendingWrites, Piece};
 
 /// The longest time for which bytes are only in this process's memory under
-/// [`Durability::Buffered`], provided that the disk keeps up.
+/// [`Durability::Buffered`], if the disk is fast enough.
 pub const FLUSH: Duration = Duration::from_millis(50);
 
-/// Staged bytes that begin a commit before [`FLUSH`] is over.
+/// When this number of bytes is staged, a commit begins even before [`FLUSH`] is over.
 const BULK_BYTES: usize = 1 << 20;
 
 /// The segment number of a fence's record. Segments of logs are numbered from 1.
@@ -94,13 +95,13 @@ const BUSY_MICROS: u32 = 1_000;
 pub struct Replicas<D: Disk> {
     backup: Backup<D>,
     durability: Durability,
-    /// By [`ReplicaId::word`], so that those of one master are adjacent. At most one for each
-    /// frame.
+    /// The replicas by [`ReplicaId::word`], the id as one number, so that replicas of one master
+    /// are adjacent. There is at most one replica for each frame.
     kept: BTreeMap<u64, Replica>,
     fences: Fences,
     waiting: PendingWrites,
     reads: Reads,
-    /// Replies to requests that were pending.
+    /// Replies to requests that were pending, still to be sent.
     ready: VecDeque<(RequestId, Outcome<u32>)>,
     bodies: ResponseBuffers,
     /// When a commit of the staged bytes begins at the latest.
@@ -171,7 +172,7 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Writes everything to the disk and marks the file as closed in order, so that its open
+    /// Writes everything to the disk and marks the file as closed cleanly, so that its open
     /// replicas are not unsure at the next start. Blocks.
     ///
     /// # Errors
@@ -243,7 +244,7 @@ impl<D: Disk> Replicas<D> {
         if due && !self.backup.is_committing() {
             self.backup.submit(now)?;
             self.flush_at = None;
-            // Segments that got no frame yet follow when the file has grown.
+            // Segments that got no frame yet are written when the file has grown.
             self.left_over = self.backup.has_staged();
         }
         Ok(())

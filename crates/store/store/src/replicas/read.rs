@@ -1,8 +1,9 @@
-//! Serves replicas to servers that recover their master.
+//! Serves replicas to servers that recover the master that wrote them.
 //!
 //! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. At the first request the
 //! whole segment is read from disk. The segment stays in memory until all servers that recover it
-//! have its last byte, or until its place is needed and it was not requested for [`HOLD`].
+//! have its last byte, or until another segment needs its place and it was not requested for
+//! [`HOLD`].
 
 use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
@@ -21,17 +22,19 @@ pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
 /// Limit on the reads that wait. A session may always have one read waiting, and more only while it
-/// has fewer than there are places left; further reads are answered with `Retry`.
+/// has fewer reads waiting than there are places left. Further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
 /// Limit on the replies to reads in flight that sessions share, each of up to [`REPLICA_BYTES`]. In
-/// addition each session may always have one.
+/// addition each session may always have one reply in flight.
 pub const MAX_ANSWERS: usize = 32;
 
-/// How long a replica that is not requested further stays in memory when its place is needed.
+/// How long a replica that is no longer requested stays in memory when another replica needs its
+/// place.
 pub const HOLD: Duration = Duration::from_millis(200);
 
-/// Replies made in one iteration of the node's loop: each takes about a millisecond.
+/// The largest number of replies made in one iteration of the node's loop: each takes about a
+/// millisecond.
 const REPLIES_PER_ITERATION: usize = 1;
 
 /// A read that waits.
@@ -92,14 +95,16 @@ impl Reads {
         }
     }
 
-    /// Returns whether another read of a session may wait. A session may have as many reads as
-    /// there is room left, so that a server that reads much does not keep others from reading.
+    /// Returns whether another read of a session may wait. It may while the session has fewer reads
+    /// waiting than there are places left, so that a server that reads much does not keep others
+    /// from reading.
     fn admits(&self, session: u32) -> bool {
         let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
         own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
     }
 
-    /// Removes a replica from memory. One that is being read from disk is dropped when it arrives.
+    /// Removes a replica from memory. If it is still being read from disk, it is dropped when it
+    /// arrives.
     pub(super) fn forget(&mut self, word: u64) -> Option<Contents> {
         let at = self.cached.iter().position(|cached| cached.word == word)?;
         self.remove(at)
@@ -137,9 +142,10 @@ impl Reads {
             .position(|cached| cached.word == word && cached.incarnation == incarnation)
     }
 
-    /// Makes room for another replica in memory, and returns the contents that it evicts, if any:
-    /// first a replica that was read to its end, then the one that was not requested for the
-    /// longest time, if that is longer than [`HOLD`]. Fails if there is none.
+    /// Makes room for another replica in memory, and returns the contents that it evicts, if any.
+    /// It evicts first a replica that was read to its end, otherwise the one that was not requested
+    /// for the longest time, if that time is longer than [`HOLD`]. Fails if there is no such
+    /// replica.
     fn make_room(&mut self, now: Nanos) -> Result<Option<Contents>, ()> {
         if self.cached.len() < MAX_CACHED {
             return Ok(None);
@@ -167,7 +173,7 @@ enum Step {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Checks a read of a replica, or of a selection of its entries, and has it wait.
+    /// Checks a read of a replica, or of a selection of its entries, and queues it.
     pub(super) fn read(
         &mut self,
         now: Nanos,
@@ -312,8 +318,8 @@ impl<D: Disk> Replicas<D> {
         let (len, written, is_written) = (kept.len, kept.written, kept.is_written());
         let stored = kept.stored(replica);
         if !is_written {
-            // The read waits until everything received is on disk. If writing has failed, the bytes
-            // that are on disk can be read.
+            // The read waits until everything received is on disk. If writing has failed, only the
+            // bytes that are on disk can be read.
             let Some(failed) = self.failure() else { return Step::Wait };
             if end > written {
                 let why = format!("{written} B of {len} are on disk: {failed}");
@@ -366,7 +372,8 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Replies with a piece of a selection. Before that it sorts the segment, one slice a call.
+    /// Replies with a piece of a selection. Before the first piece, it sorts the segment, one slice
+    /// in each call.
     fn reply_selected(
         &mut self,
         now: Nanos,
@@ -400,8 +407,9 @@ impl<D: Disk> Replicas<D> {
         let more = offset + len < total;
         if !more {
             sorted.ended += 1;
-            // All servers that recover from the replica have it. If one of them lost its connection
-            // and requests the replica again, it is read and sorted again.
+            // All servers that recover from the replica have the whole selection. If one of them
+            // lost its connection and requests the replica again, the replica is read and sorted
+            // again.
             if sorted.ended >= selection.askers()
                 && let Some(contents) = self.reads.remove(at)
             {
@@ -414,7 +422,7 @@ impl<D: Disk> Replicas<D> {
         Step::Complete(Outcome::Reply(reply.with_body(body)))
     }
 
-    /// Marks a replica as damaged, and refuses the read that has found that.
+    /// Marks a replica as damaged, and refuses the read that has found the damage.
     fn refuse_damaged(&mut self, replica: ReplicaId, damage: &str) -> Outcome<u32> {
         tracing::error!("{replica}: {damage}");
         self.counts.damaged += 1;

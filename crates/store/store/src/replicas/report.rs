@@ -26,7 +26,7 @@ pub struct OpenReport {
     pub outdated: u64,
     /// Whether one of the two copies of the file header was damaged; it has been rewritten then.
     pub header_repaired: bool,
-    /// Whether the file was closed in order.
+    /// Whether the file was closed cleanly.
     pub clean: bool,
     /// Wall-clock time that reading took.
     pub elapsed: Duration,

@@ -1,5 +1,5 @@
 //! Sorts the entries of a segment by key position, so that a server that recovers some tablets of a
-//! log gets the entries of these only.
+//! log gets only the entries of these tablets.
 //!
 //! A segment is sorted once for all servers that recover from it, in slices of about a millisecond.
 
@@ -17,8 +17,8 @@ use thiserror::Error;
 const SLICE_BYTES: usize = 1 << 20;
 
 /// Bits of a position that determine an entry's bucket. A reply compares the full positions of the
-/// entries in the buckets that it needs: with up to 256 servers that recover a log, few entries are
-/// compared in vain.
+/// entries in the buckets that it needs. With up to 256 servers that recover a log, few of these
+/// entries turn out not to be needed.
 const BUCKET_BITS: u32 = 8;
 
 /// Why a segment cannot be sorted.
@@ -26,7 +26,7 @@ const BUCKET_BITS: u32 = 8;
 pub(super) enum Unsorted {
     #[error("{0}")]
     Damage(#[from] Damage),
-    /// The master did not write a valid log: the bytes were already wrong when they arrived.
+    /// The master did not write a valid log: the bytes were already wrong when they arrived here.
     #[error("byte {at} of the segment: {why}")]
     Entry { at: usize, why: Malformed },
     #[error("the segment does not start with its header")]
@@ -47,13 +47,13 @@ struct EntryRef {
 struct LastCompletion {
     sequence: u64,
     entry: EntryRef,
-    /// Position of the completion's object, if the completion counts only together with the object:
-    /// see [`Sorted::completion_for`].
+    /// Position of the object that the completion's operation changed, if the completion counts
+    /// only together with the object: see [`Sorted::completion_for`].
     owner: Option<u64>,
     /// Range in `Sorted::made` of an entry that says only that the operation was begun.
     begun: Range<usize>,
-    /// Range in `Sorted::made` of an entry that states the object's position, if the original does
-    /// so only by the object that follows it in the log. Empty otherwise.
+    /// Range in `Sorted::made` of an entry that states the object's position. Empty if the original
+    /// completion states that position and need not be followed by its object in the log.
     placed: Range<usize>,
 }
 
@@ -61,13 +61,14 @@ struct LastCompletion {
 pub(super) struct Sorted {
     seed: u64,
     bytes: Vec<u8>,
-    /// Up to where entries were sorted.
+    /// The offset up to which entries were sorted.
     at: usize,
     header: Option<(usize, SegmentHeader)>,
-    /// The entry before `at`, if it is a completion: if no entry follows, it may not count.
+    /// The entry before `at`, if that entry is a completion: if no entry follows it, it may not
+    /// count.
     last: Option<EntryRef>,
-    /// The last completion of each request slot, by table and key. The log has one for each write,
-    /// but older ones do not count.
+    /// The last completion of each request slot, by table and key. The log has one completion for
+    /// each write, but older ones of the same slot do not count.
     completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), LastCompletion>,
     /// Entries that are served in place of completions: see [`LastCompletion`].
     made: Vec<u8>,
@@ -117,7 +118,7 @@ impl Sorted {
             let at = self.at;
             let entry = match Entry::parse_checked(&self.bytes[at..]) {
                 Ok(entry) => entry,
-                // The rest of it comes with the next slice.
+                // The rest of this entry comes with the next slice.
                 Err(_) if more && self.bytes.len() - at < sprat_wire::entry::MAX_ENTRY => break,
                 Err(why) => return Err(Unsorted::Entry { at, why }),
             };
@@ -190,7 +191,7 @@ impl Sorted {
         }
     }
 
-    /// Makes the entries that are served in place of completions with an owner.
+    /// Makes the entries that are served in place of completions that have an owner.
     fn make_replacements(&mut self) {
         let Self { completions, bytes, made, .. } = self;
         for ((table, key), last) in completions {
@@ -217,9 +218,9 @@ impl Sorted {
         }
     }
 
-    /// Returns the entry to serve for a completion in a selection. The end of a log may be missing
-    /// in some replicas, and a later attempt may recover from those. So the outcome of an operation
-    /// is served only together with its object. Otherwise only the fact is served that the
+    /// Returns the entry to serve for a completion in a selection. Some replicas may lack the end
+    /// of a log, and a later attempt may recover from these. So the outcome of an operation is
+    /// served only together with its object. Without the object, the entry says only that the
     /// operation was begun.
     fn completion_for(&self, selection: Selection<'_>, last: &LastCompletion) -> &[u8] {
         let EntryRef { at, len, table, .. } = last.entry;

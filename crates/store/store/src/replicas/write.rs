@@ -35,7 +35,7 @@ struct PendingWrite {
     sealed: bool,
 }
 
-/// Writes that wait for the disk, by [`ReplicaId::word`].
+/// Writes that wait for the disk, by [`ReplicaId::word`], the replica's id as one number.
 #[derive(Default)]
 pub(super) struct PendingWrites {
     by_replica: BTreeMap<u64, Vec<PendingWrite>>,
@@ -67,8 +67,8 @@ impl PendingWrites {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Appends to a replica, or begins one. The reply has the bytes that the replica can still
-    /// take; under [`Durability::Sync`] it waits until the disk has the write.
+    /// Appends to a replica, or begins one. The reply states the number of bytes that the replica
+    /// can still take; under [`Durability::Sync`] the reply waits until the disk has the write.
     pub(super) fn write(&mut self, now: Nanos, id: RequestId, piece: &Piece<'_>) -> Outcome<u32> {
         let Piece { replica, offset, sealed, anew, edition, bytes } = *piece;
         if self.fences.contains(replica.master) {
@@ -88,13 +88,13 @@ impl<D: Disk> Replicas<D> {
         }
         let word = replica.word();
         if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
-            // There is a whole replica from before a restart, which the master does not know of.
+            // There is a whole replica from before a restart, of which the master does not know.
             // Freeing it for a copy that may never be completed could lose the last whole replica.
             return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
         if there.is_some_and(|kept| edition < kept.edition) {
-            // This is a delayed write: bytes of an older edition do not belong into this one.
+            // This is a delayed write. Bytes of an older edition must not get into this edition.
             return self.not_found();
         }
         let there = there.filter(|kept| edition == kept.edition);
@@ -139,7 +139,7 @@ impl<D: Disk> Replicas<D> {
         self.acknowledge_one(word)
     }
 
-    /// Makes sure that a replica can begin, and frees the one that it replaces, if any.
+    /// Makes sure that a replica can begin, and frees the replica that it replaces, if any.
     ///
     /// # Errors
     /// The reason for which the replica cannot be begun.
@@ -167,7 +167,7 @@ impl<D: Disk> Replicas<D> {
 
     fn refuse_append(&mut self, replica: ReplicaId, error: AppendError) -> Outcome<u32> {
         match error {
-            // Sealed replicas are about to be completed, which makes room.
+            // Sealed replicas are about to be completed, which makes room for another.
             AppendError::Behind => {
                 self.counts.turned_away += 1;
                 Outcome::Retry(BUSY_MICROS)

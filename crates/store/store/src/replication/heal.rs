@@ -1,5 +1,6 @@
-//! Re-replicates sealed segments whose replicas were lost with the servers that kept them: on other
-//! servers, from the log in memory. Replicas of open segments go first.
+//! Re-replicates sealed segments whose replicas were lost with the servers that kept them. The new
+//! replicas are on other servers, and their bytes come from the log in memory. Replicas of open
+//! segments are sent first.
 //!
 //! The new replica holds a *copy* ([`sprat_log::SegmentCopy`]): the entries of the segment that
 //! were live when the copy began. It has another edition than earlier replicas of the segment, so
@@ -19,17 +20,17 @@ use std::time::Duration;
 /// Limit on the rate at which a master sends copies of segments, in bytes per second.
 pub const RE_REPLICATION_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// The largest number of copies in progress at once: each keeps a segment from the cleaner.
+/// The largest number of copies in progress at once. Each copy keeps the cleaner from its segment.
 pub const MAX_RE_REPLICATIONS: usize = 2;
 
 /// Bytes of a copy in one request: about a millisecond's worth. The entry that reaches this limit
 /// is sent whole.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Delay before another search after no copy could be begun.
+/// Delay before the next search for a copy to begin, after a search found none.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Delay before another attempt after open segments went first.
+/// Delay before the next attempt, after replicas of open segments were sent first.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The largest number of segments tried in one search for a copy to begin.
@@ -39,7 +40,7 @@ const LOOKS: usize = 64;
 pub(super) struct SealedSegment {
     /// The servers with a whole replica.
     pub(super) servers: Vec<u32>,
-    /// Servers that may have a part of a replica, which does not count.
+    /// Servers that may have a part of a replica; such a part does not count.
     pub(super) given_up: Vec<u32>,
     /// The latest edition that was begun.
     pub(super) edition: u8,
@@ -91,7 +92,7 @@ impl ReReplicator {
         self.short.insert(segment);
     }
 
-    /// Removes a segment that the log no longer needs.
+    /// Removes a segment whose replicas the log no longer needs.
     pub(super) fn forget(&mut self, segment: u64) {
         self.short.remove(&segment);
         debug_assert!(
@@ -118,7 +119,7 @@ impl ReReplicator {
 }
 
 impl Replicator {
-    /// Returns the sealed segments, with the servers that have a whole replica of each.
+    /// Returns the sealed segments, each with the servers that have a whole replica of it.
     pub fn sealed_segments(&self) -> impl Iterator<Item = (u64, &[u32])> {
         self.sealed_segments.iter().map(|(&segment, sealed)| (segment, &sealed.servers[..]))
     }
@@ -160,8 +161,8 @@ impl Replicator {
         }
     }
 
-    /// Begins a copy of a segment with too few replicas, if one can be copied and a backup can take
-    /// it. Returns whether another search is worthwhile at once.
+    /// Begins a copy of a segment with too few replicas, if one of these segments can be copied and
+    /// a backup can take the copy. Returns whether another search is worthwhile at once.
     fn begin_copy(&mut self, now: Nanos, log: &mut Log) -> bool {
         let Self { re_replicator, sealed_segments, peers, chance, .. } = self;
         let short = &re_replicator.short;
@@ -197,7 +198,8 @@ impl Replicator {
             re_replicator.jobs.push(Job { id, copy, piece, at_end, sent, under_way });
             return true;
         }
-        // A segment that cannot be copied is about to be freed, which takes another head.
+        // A segment that cannot be copied is about to be freed; it can be freed only after another
+        // head.
         leaving && log.release_combined()
     }
 
@@ -268,7 +270,8 @@ impl Replicator {
         log.end_copy(ended.copy);
         self.peers.release(server);
         let sealed = self.sealed_segments.get_mut(&segment).expect("what is copied stays");
-        // The backup may have been declared dead since: then its replica does not count.
+        // The backup may have been declared dead meanwhile. In this case its replica does not
+        // count.
         let is_peer = self.peers.contains(server);
         if accepted && is_peer {
             self.counts.re_replicated += 1;

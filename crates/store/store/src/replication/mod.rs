@@ -1,5 +1,5 @@
-//! Keeps replicas of a master's log on other servers, on their disks or in their memory: see
-//! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
+//! Keeps replicas of a master's log on other servers: see [decision
+//! 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
 //!
 //! The master drives it: [`Replicator::call`] sends backups the bytes of the log that they lack,
 //! and [`Replicator::completed`] handles each reply and reports to the log what is durable. Each
@@ -35,8 +35,8 @@ pub const MAX_COPIES: usize = 7;
 /// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The largest number of replicas that wait to be freed. Further replicas are not freed by request:
-/// backups find out by themselves that they need not keep these.
+/// The largest number of replicas that wait to be freed. The master does not request to free
+/// further replicas: backups find out by themselves that these are no longer needed.
 pub const MAX_FREES: usize = 4096;
 
 /// The largest number of requests to free replicas in flight at once.
@@ -68,10 +68,10 @@ enum Purpose {
 /// [`set_backups`](Self::set_backups) passes the list of servers, which may change at any time.
 ///
 /// A byte of the log is reported durable once all replicas of its segment hold that byte. If a
-/// replica of an open head is given up, the head is closed, and its successor must be
-/// [confirmed](Self::confirm) by the coordinator before anything more is durable: so recovery never
-/// takes the replica that was given up for the end of the log. [`min_open`](Self::min_open) says
-/// what there is to confirm.
+/// replica of an open head is given up, the head is closed, and the coordinator must
+/// [confirm](Self::confirm) the next head before anything more is durable. So recovery never takes
+/// the replica that was given up for the end of the log. [`min_open`](Self::min_open) returns the
+/// head to confirm.
 pub struct Replicator {
     /// Server id of the master.
     master: u32,
@@ -85,7 +85,8 @@ pub struct Replicator {
     calls: HashMap<CallId, Purpose>,
     frees: VecDeque<(u32, ReplicaId)>,
     freeing: usize,
-    /// Open heads below this segment are void. The first head's id shows that there is a log.
+    /// Recovery must not use open heads below this segment. Zero until all backups of the first
+    /// head have its header. Then it is that head's id, which shows that there is a log.
     min_open: u64,
     /// The value of `min_open` that the coordinator has confirmed.
     confirmed: u64,
@@ -139,8 +140,8 @@ impl Replicator {
         }
     }
 
-    /// Replaces the list of servers. The master's own server may be among them: it gets no
-    /// replicas, and its rack and host guide the choice of others.
+    /// Replaces the list of servers. The master's own server may be in the list: it gets no
+    /// replicas, and its rack and host guide the choice of other servers.
     pub fn set_backups(&mut self, servers: &[BackupServer]) {
         let before = self.peers.racks();
         self.peers.set(servers, self.master);
@@ -154,7 +155,7 @@ impl Replicator {
     }
 
     /// Returns the number of segments whose replicas, together with the master, are in fewer racks
-    /// than they could be. Zero if there is only one rack.
+    /// than they could be. Returns zero if there is only one rack.
     #[must_use]
     pub fn in_too_few_racks(&self) -> usize {
         let racks = self.peers.racks();
@@ -171,15 +172,15 @@ impl Replicator {
         open.count() + self.sealed_segments.values().filter(few).count()
     }
 
-    /// Returns the lowest head whose open replicas count, if the coordinator has yet to note it.
-    /// Bytes that depend on it are not durable before [`confirm`](Self::confirm).
+    /// Returns the lowest head whose open replicas count, if the coordinator has yet to record it.
+    /// Bytes that depend on this head are not durable before [`confirm`](Self::confirm).
     #[must_use]
     pub fn min_open(&self) -> Option<u64> {
         (self.min_open > self.confirmed).then_some(self.min_open)
     }
 
-    /// Notes that the coordinator has durably recorded that open heads below `segment` are void.
-    /// Reports to the log what has become durable by that.
+    /// Notes that the coordinator has durably recorded that recovery must not use open heads below
+    /// `segment`. Reports to the log what has become durable through this record.
     pub fn confirm(&mut self, segment: u64, log: &mut Log) {
         self.confirmed = self.confirmed.max(segment);
         self.report_durable(log);
@@ -320,7 +321,7 @@ impl Replicator {
         debug_assert!(durable <= most);
     }
 
-    /// Has backups free the replicas of segments that the log no longer needs.
+    /// Requests backups to free the replicas of segments that the log no longer needs.
     fn free(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         for segment in log.take_reclaimable() {
             self.re_replicator.forget(segment);
@@ -432,7 +433,7 @@ impl Replicator {
         self.peers.release(server);
         self.counts.replaced += 1;
         open.given_up.push(server);
-        // The part of a survivor that is left on the backup never counts: it is not sealed.
+        // The part of a survivor that is left on the backup never counts, because it is not sealed.
         let role = log.open_segments().find(|open| open.segment == segment).map(|open| open.role);
         open.tainted |= role == Some(Role::Head);
     }
@@ -445,8 +446,8 @@ impl Replicator {
             let Some(open) = self.open.get_mut(&segment.segment) else { continue };
             let (acked, sealed) = (open.acked(self.copies), open.is_sealed(self.copies));
             if self.min_open == 0 && acked >= segment.header && acked > 0 {
-                // The first head: before anything is acknowledged, the coordinator must know that
-                // there is a log.
+                // This is the first head. Before anything is acknowledged, the coordinator must
+                // know that there is a log.
                 self.min_open = segment.segment;
             }
             if self.confirmed == 0 {
@@ -456,7 +457,8 @@ impl Replicator {
                 if !sealed {
                     continue;
                 }
-                // The next head is open on its backups, or this one would not have been sealed.
+                // The next head is open on its backups, because otherwise this head would not have
+                // been sealed.
                 let next = segments.get(at + 1).filter(|next| next.role == Role::Head);
                 let next = next.expect("a head is sealed when there is another").segment;
                 self.min_open = self.min_open.max(next);

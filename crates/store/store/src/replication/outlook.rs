@@ -1,19 +1,19 @@
 //! Predicts whether a write can be acknowledged, and explains why not.
 //!
 //! A log with N replicas needs N + 1 servers. With fewer, nothing becomes durable however long a
-//! client waits, so a master that has lacked servers for [`FEW_FOR`] refuses changes instead of
-//! letting its clients run into their timeouts. Nothing becomes durable either while too many of
-//! the servers take no replicas because their disks are full or have failed. A backup shows that
-//! only when something is sent to it, so refusals count only once a write has waited for
-//! [`STUCK_FOR`] without progress.
+//! client waits. So a master that has lacked servers for [`FEW_FOR`] refuses changes, and does not
+//! let its clients run into their timeouts. Nothing becomes durable either while too many of the
+//! servers take no replicas because their disks are full or have failed. A backup shows this only
+//! when something is sent to it, so refusals count only once a write has waited for [`STUCK_FOR`]
+//! without progress.
 
 use super::Replicator;
 use sprat_log::Log;
 use sprat_net::Nanos;
 use std::time::Duration;
 
-/// How long there may be too few servers before changes are refused. During shorter absences
-/// clients wait: a server restarts, or several start together.
+/// How long there may be too few servers before changes are refused. During a shorter absence, for
+/// example while a server restarts or several start together, clients wait.
 pub const FEW_FOR: Duration = Duration::from_secs(2);
 
 /// How long a write may wait for servers that refuse it before changes are refused.
@@ -25,16 +25,17 @@ pub enum Outlook {
     /// The master can acknowledge changes, as far as is known.
     #[default]
     Good,
-    /// Not now, but perhaps in a moment: the client should retry.
+    /// The master cannot acknowledge changes now, but perhaps in a moment: the client should retry.
     Waiting,
-    /// Not before an operator adds servers, or makes room on the existing ones.
+    /// The master cannot acknowledge changes before an operator adds servers, or makes room on the
+    /// existing ones.
     Bleak,
 }
 
-/// Since when writes cannot be acknowledged.
+/// The times since which writes cannot be acknowledged.
 #[derive(Default)]
 pub(super) struct OutlookState {
-    /// Since when there are too few servers.
+    /// The time since which there are too few servers; `None` if there are enough.
     few: Option<Nanos>,
     /// Set when writes began to wait for servers that refuse them: the log's durable position at
     /// that time, and the time.
@@ -51,14 +52,14 @@ impl OutlookState {
     }
 }
 
-/// Servers that a log needs and has, its own included.
+/// Numbers of servers that a log needs and has, its own server included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerCounts {
     /// Servers that the log needs: one more than its replicas.
     pub needed: usize,
-    /// Servers that there are.
+    /// Servers that the log has.
     pub present: usize,
-    /// Servers among these that refused the last replica that was sent to them.
+    /// Servers among `present` that refused the last replica that was sent to them.
     pub refusing: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The servers that can keep replicas, the sessions to them, and the choice among them.
+//! The servers that can keep replicas, the sessions to these servers, and the choice among them.
 
 use crate::node::Caller;
 use sprat_net::Nanos;
@@ -31,14 +31,15 @@ impl Site {
         Self { rack, host: address.ip() }
     }
 
-    /// Returns how much this site shares with another: 0 nothing, 1 the host, 2 the rack, 3 both.
-    /// The less it shares, the better.
+    /// Returns what this site shares with another: 0 nothing, 1 the host, 2 the rack, 3 both. A
+    /// lower number is better.
     fn nearness(self, other: Self) -> u8 {
         2 * u8::from(self.rack == other.rack) + u8::from(self.host == other.host)
     }
 }
 
-/// How long a backup that has failed is avoided; longer if it fails again.
+/// How long a backup that has failed is avoided after its first failure. The time doubles with each
+/// further failure in a row.
 const BACKOFF: Duration = Duration::from_secs(2);
 
 /// The largest number of times that [`BACKOFF`] is doubled: the wait is 16 s at most.
@@ -64,9 +65,9 @@ struct Peer {
 #[derive(Default)]
 pub(super) struct Peers {
     peers: BTreeMap<u32, Peer>,
-    /// The number of peers that failed the last time.
+    /// The number of peers whose last request failed.
     refusing: usize,
-    /// Where the master itself is, once that is known.
+    /// The rack and host of the master itself; `None` until they are known.
     here: Option<Site>,
     /// Sessions to servers that have left, to be closed.
     gone: Vec<SessionId>,
@@ -122,17 +123,17 @@ impl Peers {
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
     }
 
-    /// Returns the number of peers, including those that fail.
+    /// Returns the number of peers, including those whose last request failed.
     pub(super) fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// Returns the number of peers that failed the last time.
+    /// Returns the number of peers whose last request failed.
     pub(super) fn refusing_count(&self) -> usize {
         self.refusing
     }
 
-    /// Returns the peers that failed the last time, and why.
+    /// Returns the peers whose last request failed, and why it failed.
     pub(super) fn refusing(&self) -> impl Iterator<Item = (u32, &str)> {
         let failed = self.peers.iter().filter(|(_, peer)| peer.failures > 0);
         failed.map(|(&server, peer)| (server, peer.refusal.as_str()))
@@ -153,9 +154,9 @@ impl Peers {
         peer.session
     }
 
-    /// Notes that a peer has failed: for a while it is chosen only if no other is left. That time
-    /// doubles with each failure in a row, so that a server with a dead disk does not hold up all
-    /// logs every few seconds.
+    /// Records that a peer has failed. For a while the peer is chosen only if no other is left.
+    /// That time doubles with each failure in a row, so that a server with a dead disk does not
+    /// hold up all logs every few seconds.
     pub(super) fn back_off(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.backoff_until <= now
@@ -175,8 +176,8 @@ impl Peers {
         }
     }
 
-    /// Chooses a backup that is not in `exclude`: one that has failed lately only if there are no
-    /// others.
+    /// Chooses a backup that is not in `exclude`. Chooses one that has failed lately only if there
+    /// is no other.
     pub(super) fn choose(
         &mut self,
         now: Nanos,
@@ -197,9 +198,9 @@ impl Peers {
         self.pick(exclude, |peer| peer.backoff_until <= now, &mut chance)
     }
 
-    /// Chooses among the peers that `fits` accepts. It takes those that share least with the master
-    /// and with `exclude`, where a shared rack is worse than a shared host, draws two of them by
-    /// `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
+    /// Chooses among the peers that `fits` accepts. First it finds the peers that share least with
+    /// the master and with `exclude`; a shared rack is worse than a shared host. Of these it draws
+    /// two by `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
     fn pick(
         &mut self,
         exclude: &[u32],

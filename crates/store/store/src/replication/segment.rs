@@ -12,8 +12,8 @@ pub(super) struct Replica {
     pub(super) acked: usize,
     /// Whether the backup has acknowledged the seal.
     pub(super) sealed: bool,
-    /// The number of bytes that the replica will have once the write under way succeeds, and
-    /// whether it will have the seal.
+    /// While a write is under way: the number of bytes that the replica will have once the write
+    /// succeeds, and whether it will have the seal.
     pub(super) under_way: Option<(usize, bool)>,
     /// Bytes that the backup can take after `acked`.
     pub(super) room: usize,
@@ -28,7 +28,7 @@ impl Replica {
 /// The part of a segment that may be sent to backups now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sendable {
-    /// Bytes from the segment's beginning.
+    /// The number of bytes that may be sent, from the segment's beginning.
     pub(super) up_to: usize,
     /// Whether the segment's seal may follow these bytes.
     pub(super) seal: bool,
@@ -50,11 +50,11 @@ pub(super) struct Reported {
 pub(super) struct OpenReplicas {
     /// The segment's replicas that were not given up; at most the configured number.
     pub(super) replicas: Vec<Replica>,
-    /// Backups that may have a part of a replica, which does not count.
+    /// Backups that may have a part of a replica; such a part does not count.
     pub(super) given_up: Vec<u32>,
-    /// Whether this is a head of which a replica was given up. Its open replicas are void, so its
-    /// bytes count as durable only once the head is sealed and the coordinator has confirmed the
-    /// next head.
+    /// Whether this is a head of which a replica was given up. Recovery must not use its open
+    /// replicas, so its bytes count as durable only once the head is sealed and the coordinator has
+    /// confirmed the next head.
     pub(super) tainted: bool,
     /// The progress that has been reported to the log.
     pub(super) reported: Reported,
@@ -84,8 +84,8 @@ impl OpenReplicas {
             .min()
     }
 
-    /// Returns the next range of bytes to send to a replica, if any, and whether the seal goes with
-    /// its end.
+    /// Returns the next range of bytes to send to a replica, if any, and whether the seal is sent
+    /// with the range.
     pub(super) fn next(&self, at: usize, may: Sendable) -> Option<(Range<usize>, bool)> {
         let replica = &self.replicas[at];
         if replica.under_way.is_some() {

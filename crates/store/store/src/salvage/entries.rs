@@ -4,10 +4,10 @@ use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::COMPLETIONS;
 use std::collections::HashMap;
 
-/// Passes every whole entry in `bytes`, which begin with one, to `take`. Returns where the first
-/// damaged entry begins, and what is wrong with it. After a damaged entry the search continues
-/// where its header says that it ends, or otherwise byte by byte, for entries of tables below
-/// `next_table`.
+/// Passes every whole entry in `bytes` to `take`; `bytes` begin with an entry. Returns the offset
+/// at which the first damaged entry begins, and what is wrong with that entry. After a damaged
+/// entry the search for entries of tables below `next_table` continues at the end that the entry's
+/// header states, or otherwise byte by byte.
 pub(super) fn walk(
     bytes: &[u8],
     next_table: u32,
@@ -43,8 +43,8 @@ fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
         .find(|&at| begins_at(bytes, at, next_table))
 }
 
-/// Returns whether an undamaged entry begins at offset `at`. Checks the entry's table first:
-/// computing a checksum for every offset would take hours.
+/// Returns whether an undamaged entry begins at offset `at`. Checks the entry's table first,
+/// because it would take hours to compute a checksum for every offset.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
     entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()

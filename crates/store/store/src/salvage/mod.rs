@@ -1,20 +1,20 @@
-//! Salvages what is whole in a log, or a file of replicas, that no server can open: each chunk and
-//! each entry by itself.
+//! Salvages what is whole in a log, or a file of replicas, that no server can open. It treats each
+//! chunk and each entry separately.
 //!
 //! [`survey`] finds every chunk of the file, wherever it lies, by its checksummed header; it needs
 //! neither the file's header nor its frames. [`Salvage::read`] then reads the segments that count
 //! and returns their entries. A damaged chunk still yields its undamaged entries, since each entry
-//! has its own checksum; and the bytes behind a damaged chunk header are read too, if the chunks
-//! around them show how long they are. Everything that is not whole is a [`SalvageFault`], with its
-//! position.
+//! has its own checksum. The bytes behind a damaged chunk header are read as well, if the chunks
+//! around them show how many bytes there are. Everything that is not whole is reported as a
+//! [`SalvageFault`], with its position.
 //!
 //! The newest head of a log lists the segments that belong to it. If that list is damaged, all
-//! segments count, and the result may include objects that were removed long ago; that is a fault
-//! too.
+//! segments count, and the result may include objects that were removed long ago. The damaged list
+//! is reported as a fault as well.
 //!
-//! If the header of a segment's last chunk is damaged, no later chunk shows that it is missing.
-//! Three things do: the length that was recorded when the log was closed, a segment without a
-//! sealing chunk, and bytes that are not a chunk where zeroes should be.
+//! If the header of a segment's last chunk is damaged, no later chunk shows that this chunk is
+//! missing. Three things can show it: the length that was recorded when the log was closed, a
+//! segment without a sealing chunk, and bytes that are not a chunk where zeroes should be.
 
 mod entries;
 mod pieces;
@@ -52,7 +52,7 @@ impl fmt::Display for SalvageFault {
     }
 }
 
-/// The faults found, in order.
+/// The faults, in the order in which they were found.
 #[derive(Clone, Debug, Default)]
 pub struct SalvageFaults {
     /// The first [`MAX_FAULTS`] faults.
@@ -73,9 +73,9 @@ impl SalvageFaults {
 /// A file's segments, found and not yet read.
 ///
 /// [`survey`] creates it. [`read`](Salvage::read) may be called several times, and finds the same
-/// each time; the first call usually fills an [`Objects`] with the newest version of each object,
-/// and the second takes the objects themselves, so that memory holds only their keys and versions.
-/// Nothing is written to the file.
+/// entries each time. The first call usually fills an [`Objects`] with the newest version of each
+/// object. The second call takes the objects themselves, so that memory holds only their keys and
+/// versions. Nothing is written to the file.
 pub struct Salvage {
     path: PathBuf,
     file: File,
@@ -83,16 +83,16 @@ pub struct Salvage {
     segments: BTreeMap<u64, Segment>,
     /// The faults found so far.
     pub faults: SalvageFaults,
-    /// Tables have ids below this one: entries of others are not recognized.
+    /// Tables have ids below this one. Entries with a higher table id are not recognized.
     next_table: u32,
-    /// Whether the file was closed in order. Otherwise its last write may be unfinished, and the
+    /// Whether the file was closed cleanly. Otherwise its last write may be unfinished, and the
     /// salvage does not report that as a fault.
     clean: bool,
-    /// For a log that was closed in order: the id of its head, and the number of the bytes of log
-    /// in the head.
+    /// For a log that was closed cleanly: the id of its head, and the number of bytes of log in
+    /// that head.
     closed: Option<(u64, u32)>,
-    /// Whether the file is a log, in which every segment but the newest head must be sealed; a
-    /// replica need not be.
+    /// Whether the file is a log. In a log every segment except the newest head must be sealed; a
+    /// replica need not be sealed.
     is_log: bool,
     /// The newest head of a log.
     head: Option<u64>,
@@ -223,9 +223,9 @@ impl Salvage {
             .map(|header| header.digest))
     }
 
-    /// Reads every segment that counts, in ascending order, and passes its whole entries to `take`.
-    /// Adds what is not whole to [`faults`](Self::faults) if `report` is set: a second reading
-    /// finds the same faults.
+    /// Reads every segment that counts, by ascending id, and passes its whole entries to `take`. If
+    /// `report` is set, adds what is not whole to [`faults`](Self::faults); clear it for a second
+    /// reading, which finds the same faults.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -239,7 +239,7 @@ impl Salvage {
         for (&segment, of) in &self.segments {
             let pieces = &of.pieces;
             totals.segments += 1;
-            // A chunk at the very end of a log that was not closed in order may be an unfinished
+            // A chunk at the very end of a log that was not closed cleanly may be an unfinished
             // write.
             let may_be_torn = !self.clean && (Some(segment) == last || Some(segment) == self.head);
             let mut found = Vec::new();
@@ -294,7 +294,7 @@ impl Salvage {
     }
 
     /// Checks whether a segment had more after the last chunk that was found, which ends at byte
-    /// `log_end` of its log. Returns the position in the file, and what shows it.
+    /// `log_end` of the segment's log. Returns the offset in the file, and what shows it.
     fn missing_end(
         &self,
         segment: u64,
@@ -341,7 +341,7 @@ fn file_offset(run: &[Piece], place: usize) -> u64 {
     run.last().map_or(0, |last| last.file_offset + last.len)
 }
 
-/// Describes a segment: of this server's log, or of another's.
+/// Describes a segment of this server's log, or of another server's log.
 fn name(segment: u64) -> String {
     let replica = ReplicaId::of_word(segment);
     match replica.master {

@@ -45,7 +45,7 @@ pub(super) struct Segment {
     /// The least number of bytes of log that the segment had. Each chunk header states how many
     /// bytes were durable when it was written.
     pub(super) least: u64,
-    /// Whether a chunk says that the segment ends there.
+    /// Whether a chunk with a seal or a cut was found, which ends the segment.
     pub(super) ended: bool,
 }
 
@@ -53,14 +53,15 @@ pub(super) struct Segment {
 #[derive(Default)]
 pub(super) struct Pieces {
     found: BTreeMap<(u64, u32), Segment>,
-    /// Where an earlier start cut the logs of segments.
+    /// Offsets in the logs of segments at which an earlier start cut these logs.
     cuts: BTreeMap<(u64, u32), u64>,
 }
 
 impl Pieces {
     /// Searches the file for chunks, and adds them.
     pub(super) fn find(&mut self, file: &File, size: u64, seed: Seed) -> io::Result<()> {
-        // The end of a window may cut its last header, so the next window begins that much earlier.
+        // The end of a window may divide the last header, so the next window begins that much
+        // earlier.
         let overlap = CHUNK_HEADER_BYTES as u64 - 1;
         let mut buffer = vec![0; WINDOW];
         let mut begin = FRAMES_OFFSET;
@@ -120,8 +121,8 @@ impl Pieces {
     }
 }
 
-/// Adds the bytes between two chunks if the gap in the file has exactly room for the log bytes that
-/// are missing and one header: that header is damaged, but its bytes may be whole.
+/// Adds the bytes between two chunks if the gap in the file has exactly room for the missing log
+/// bytes and one header. Then that header is damaged, but the log bytes may be whole.
 fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for next in pieces {

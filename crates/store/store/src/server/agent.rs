@@ -23,23 +23,23 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server that starts looks for its coordinator.
 const ENLIST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Delay before the coordinator is tried again, and before another of several is tried.
+/// Delay before the coordinator is tried again, and delay before another of several is tried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 const NEXT_COORDINATOR_DELAY: Duration = Duration::from_millis(5);
 
 /// How often a server reports that the coordinator belongs to another cluster.
 const WRONG_CLUSTER_WARN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Copies of the catalog that may wait to be written. When there is no room, a newer one is fetched
-/// later.
+/// The largest number of catalog copies that wait to be written. When there is no room, a newer
+/// copy is fetched later.
 const MAX_WAITING_COPIES: usize = 4;
 
 /// How long a server that starts looks, among several coordinators, for one with its cluster's
 /// metadata.
 const WRONG_CLUSTER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Silence of all coordinators after which a warning is logged, and logged again each time that it
-/// has lasted as long.
+/// Silence of all coordinators after which a warning is logged. While the silence lasts, the
+/// warning is repeated at this interval.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection to the coordinator, and the session that uses it, before the control thread runs.
@@ -60,29 +60,29 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Waits until the thread ends. Once `ended` is set, that takes no longer than a request's
+    /// Waits until the thread ends. Once `ended` is set, the thread ends within a request's
     /// timeout.
     pub(super) fn join(self) {
-        // A thread that panicked has reported that on standard error.
+        // A thread that panicked has reported the panic on standard error.
         let _ = self.thread.join();
         if let Some(catalog_writer) = self.catalog_writer {
-            // If the catalog writer panicked, that thread too has reported it.
+            // If the catalog writer panicked, it has reported that on standard error as well.
             let _ = catalog_writer.join();
         }
     }
 }
 
 impl Link {
-    /// Makes the session fetch copies of the catalog. The node has one of version `copied`, or none
-    /// if that is zero.
+    /// Makes the session fetch copies of the catalog. `copied` is the version of the copy that the
+    /// node has; zero if it has none.
     pub(super) fn keeping_copies(mut self, copied: u64) -> Self {
         self.session = self.session.keeping_copies(copied);
         self
     }
 
-    /// Connects a node to the coordinator. `known` is the identity from its data directory, if
-    /// there is one; others reach the node at `locator`. Its log has `copies` replicas on other
-    /// servers, outside `rack` where possible.
+    /// Connects a node to the coordinator. `known` is the identity from the node's data directory,
+    /// if there is one; others reach the node at `locator`. The node's log has `copies` replicas on
+    /// other servers, which are outside `rack` where possible.
     pub(super) fn connect(
         coordinator: &Locators,
         known: Option<Identity>,
@@ -101,7 +101,7 @@ impl Link {
         )
     }
 
-    /// Connects a session to the coordinator: each thread needs its own connection.
+    /// Connects a session to the coordinator. The connection is the thread's own.
     fn with_session(
         coordinator: &Locators,
         session: CoordinatorSession,
@@ -119,7 +119,7 @@ impl Link {
         Ok(Self { client, coordinators: coordinator.len(), session, cluster_identity })
     }
 
-    /// Enlists the server, and waits for a coordinator that is not there yet.
+    /// Enlists the server. If no coordinator answers yet, waits for one.
     pub(super) fn enlist(&mut self) -> Result<Enlisted, ServerError> {
         let until = Instant::now() + ENLIST_PATIENCE;
         let (unused, _inbox) = crate::master::inbox();
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Fetches the coordinator's current catalog, and a copy of it to be kept.
+    /// Fetches the coordinator's current catalog: decoded, and as a copy to be kept.
     pub(super) fn catalog(
         &mut self,
     ) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
@@ -174,7 +174,7 @@ impl Link {
         }
     }
 
-    /// Returns the ids of the tables that this server is to serve, as the coordinator has them now.
+    /// Returns the ids of the tables that the coordinator has assigned to this server at present.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
         let request = Request::Assignments {
             server: self.session.enlisted().server,
@@ -212,8 +212,8 @@ impl Link {
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
     }
 
-    /// Runs until `ended` is set, or until the coordinator declares the server dead, which ends the
-    /// server. Signals `ready` once the master serves its tables.
+    /// Runs until `ended` is set, or until the coordinator declares the server dead. The server
+    /// ends in the latter case. Signals `ready` once the master serves its tables.
     fn run(
         mut self,
         node: &ControlledNode,
@@ -229,7 +229,8 @@ impl Link {
             let now = handle.now();
             let worked = self.request_once(now, outbox);
             if let (Some(copy), Some(copies)) = (self.session.take_copy(), copies) {
-                // When there is no room, the disk is slow, and the next change brings another copy.
+                // When there is no room, the disk is slow. The next change of the catalog brings
+                // another copy.
                 let _ = copies.try_send(copy);
             }
             if let Some(reason) = self.session.take_wrong_cluster() {
@@ -253,7 +254,7 @@ impl Link {
                 Err(_) if ended.load(Ordering::Acquire) => {}
                 Err(error) => {
                     let several = self.coordinators > 1;
-                    // One of several coordinators may be silent: the others take over.
+                    // If one of several coordinators is silent, another takes over.
                     if !several || heard.elapsed() > WARN_INTERVAL {
                         tracing::warn!(
                             "cannot reach the coordinator: {error}; objects are still served"
@@ -284,9 +285,9 @@ pub(super) struct ControlledNode {
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Records the ages of the files that have been opened. Then writes copies of the catalog until
-/// there are no more to come; of several that wait, only the newest. This has its own thread, since
-/// a busy disk must not delay the renewal of the lease.
+/// Records the ages of the files that have been opened. Then writes copies of the catalog until no
+/// more can come. If several copies wait, it writes only the newest. This function has its own
+/// thread, since a busy disk must not delay the renewal of the lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
     dir.note_ages();
     let mut fails = false;

@@ -1,5 +1,5 @@
-//! The election thread of a coordinator: it does what its [`Election`] requires with etcd and the
-//! current leader, and informs the coordinator's node.
+//! The election thread of a coordinator: it carries out the actions that its [`Election`] returns,
+//! on etcd and on the current leader, and informs the coordinator's node.
 
 use super::ServerError;
 use super::run::{NodeHandle, pause};
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The longest sleep before the thread checks whether the coordinator has given up, or the process
+/// The longest sleep before the thread checks whether the coordinator has resigned, or the process
 /// ends.
 const MAX_SLEEP: Duration = Duration::from_millis(25);
 
-/// How long a coordinator that starts waits for an etcd that is not there yet: after a power
+/// How long a coordinator that starts waits for an etcd that does not answer yet. After a power
 /// failure both start together, and the members of etcd must first choose a leader of their own.
 const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval at which a coordinator that waits for etcd checks and logs.
+/// Interval at which a coordinator that waits for etcd tries again and logs that it waits.
 const ETCD_RETRY: Duration = Duration::from_secs(1);
 
-/// Silence of etcd after which a warning is logged, and logged again each time that it has lasted
-/// as long.
+/// Silence of etcd after which a warning is logged. While the silence lasts, the warning is
+/// repeated at this interval.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Everything that the thread needs to stand for election.
@@ -112,7 +112,7 @@ impl Thread {
             }
             ElectionAction::WaitUntil(until) => pause(until.since(sent).min(MAX_SLEEP)),
         }
-        // The action took time, so the coordinator is informed as of now.
+        // The action took time, so the coordinator is informed of the state at the present time.
         let now = self.now();
         let Self { settings: ElectionSettings { place, node, .. }, election, bridge, .. } = self;
         if bridge.publish(now, election, |term| open(place, term)) {

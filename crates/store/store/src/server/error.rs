@@ -30,10 +30,11 @@ pub enum ServerError {
     /// The coordinator's metadata is inconsistent.
     #[error("{0}")]
     Catalog(String),
-    /// The coordinator cannot be reached, or refuses.
+    /// The coordinator cannot be reached, or refuses the server.
     #[error("cannot enlist with the coordinator: {0}")]
     Enlist(ClientError),
-    /// The server would be open to other machines.
+    /// Other machines could connect to the server, which has no identity and was not started with
+    /// `--insecure`.
     #[error(
         "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat \
          key issue --role server`), or --insecure to let everyone read and write everything"

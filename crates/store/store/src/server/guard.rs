@@ -1,5 +1,5 @@
-//! Access to a process: with an identity of the cluster, or without one where only this machine can
-//! connect.
+//! Decides who may connect to a process: members of its cluster if it has an identity, otherwise
+//! only processes of this machine, unless [`Guard::insecure`] is set.
 
 use super::ServerError;
 use sprat_client::Identity;
@@ -14,7 +14,8 @@ const LOCAL_DEVICES: &[&str] =
 /// Which peers a process accepts, and its own identity.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// The process's identity: with one, it communicates only with members of the same cluster.
+    /// The process's identity. A process with an identity communicates only with members of the
+    /// same cluster.
     pub identity: Option<Arc<Identity>>,
     /// Whether peers on other machines are accepted without an identity.
     pub insecure: bool,

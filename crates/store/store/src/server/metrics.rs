@@ -1,4 +1,4 @@
-//! Serves metrics over HTTP, for Prometheus, on a thread of their own.
+//! Serves metrics over HTTP, for Prometheus, on a separate thread.
 
 use super::ServerError;
 use super::run::NodeHandle;
@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a data thread may take to answer.
+/// How long a data thread may take to report its counters.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A handle of the thread that serves the metrics.
@@ -108,8 +108,8 @@ fn with_node_label(figure: Figure, number: u32) -> Figure {
     Figure { name: name.into(), value: figure.value }
 }
 
-/// Renders figures as text. Figures with the same name, which differ in their labels, follow the
-/// line with the name's type.
+/// Renders figures as text. Figures with the same name differ in their labels. They follow the line
+/// that states the type of that name.
 fn render_figures(figures: Vec<Figure>) -> String {
     let mut named: Vec<(String, Vec<Figure>)> = Vec::new();
     for figure in figures {

@@ -46,7 +46,7 @@ use std::time::Instant;
 /// The largest number of nodes in one process.
 pub const MAX_NODES: usize = 64;
 
-/// Refuses options that a server with replicas cannot have.
+/// Refuses options that are not allowed for a server whose log has replicas on other servers.
 fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), ServerError> {
     if options.copies == 0 {
         return Ok(());
@@ -69,8 +69,9 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Returns whether others cannot be directed to this locator. A name counts as unreachable: every
-/// peer would have to look it up again and again, and a node cannot wait for that.
+/// Returns whether other processes cannot connect to a node at this locator. A host name counts as
+/// unreachable, because every peer would have to look it up again and again, and a node cannot wait
+/// for a lookup.
 fn is_unreachable(locator: &Locator) -> bool {
     if matches!(locator.host, Host::Name(_)) {
         return true;
@@ -81,7 +82,7 @@ fn is_unreachable(locator: &Locator) -> bool {
 }
 
 /// Opens the coordinator's metadata in a directory, or creates a cluster there. Records the cluster
-/// in the directory's identity: from then on a directory without the metadata has lost them.
+/// in the directory's identity. If the metadata are missing from then on, they count as lost.
 fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError> {
     let path = dir.coordinator();
     let catalog = Catalog::open_standalone(MetadataFile::open(&path)?, random(), random())
@@ -124,9 +125,10 @@ pub struct DataNode {
 
 /// A running server or coordinator.
 ///
-/// [`start`](Self::start) and its siblings return once the server serves. It runs on threads of its
-/// own until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
-/// fails; [`wait`](Self::wait) returns how it ended. Dropping a `Server` does not stop it.
+/// [`start`](Self::start) and the other `start_` functions return once the server serves requests.
+/// The server runs on threads of its own until [`stop`](Self::stop), until another thread uses a
+/// [`Stopper`], or until a part of the server fails. [`wait`](Self::wait) returns how the server
+/// ended. Dropping a `Server` does not stop it.
 pub struct Server {
     /// Handles of the server's nodes, in the order in which they must stop.
     node_handles: Vec<NodeHandle>,
@@ -151,14 +153,15 @@ pub struct Server {
 /// Stops a server from another thread, such as one that waits for signals.
 #[derive(Clone)]
 pub struct Stopper {
-    /// Set first, so that no control thread looks for a coordinator that is about to end.
+    /// Set before the nodes are stopped, so that no control thread looks for a coordinator that is
+    /// about to end.
     ended: Arc<AtomicBool>,
     node_handles: Vec<NodeHandle>,
 }
 
 impl Stopper {
-    /// Begins to stop the server: it takes no new requests, finishes those under way, and closes
-    /// the log in order. Returns at once.
+    /// Begins to stop the server: it accepts no new requests, finishes those under way, and closes
+    /// the log cleanly. Returns at once.
     pub fn stop(&self) {
         self.ended.store(true, Ordering::Release);
         self.node_handles.iter().for_each(NodeHandle::stop);
@@ -329,13 +332,13 @@ impl Server {
     /// Waits until the server has stopped, on request or because a part of it failed.
     ///
     /// # Errors
-    /// The error of the thread that ended first; if that one ended without an error, the error of
-    /// another thread, if any.
+    /// The error of the thread that ended first. If that thread ended without an error, the error
+    /// of another thread, if any.
     pub fn wait(mut self) -> Result<(), ServerError> {
         let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();
         self.join();
-        // The other parts end because the first did: their errors count only if the first had none.
+        // The other parts end because the first did. Their errors count only if the first had none.
         let rest = self.ends.try_iter().find(Result::is_err);
         result.and(rest.unwrap_or(Ok(())))
     }
@@ -353,15 +356,15 @@ impl Server {
         self.ended.store(true, Ordering::Release);
         self.control_threads.drain(..).for_each(agent::Handle::join);
         if let Some(election) = self.election.take() {
-            // A thread that panicked has reported that on standard error.
+            // A thread that panicked has reported the panic on standard error.
             let _ = election.join();
         }
         if let Some(metrics_server) = self.metrics_server.take() {
             metrics_server.end();
         }
         for thread in self.threads.drain(..) {
-            // A thread that panicked has reported that on standard error, and `ends` lacks its
-            // message.
+            // A thread that panicked has reported the panic on standard error, and has sent no
+            // message to `ends`.
             let _ = thread.join();
         }
     }
@@ -373,7 +376,8 @@ impl Server {
         dir: Option<DataDir>,
         ended: &Sender<ThreadResult>,
     ) -> Result<(Locator, NodeHandle), ServerError> {
-        // Tables are seldom created: the coordinator's thread sleeps rather than spins.
+        // Tables are seldom created, so the coordinator's thread sleeps when idle and does not
+        // spin.
         let policy = Policy::of(sprat_net::Mode::Sleep);
         let settings = NodeSettings {
             name: "coordinator".into(),
@@ -415,7 +419,8 @@ impl Server {
                     "pin the {name} thread to core {core}"
                 )))?;
             }
-            // The runner's clock has just begun: credentials require that.
+            // Credentials require that the node's clock begins now, and the runner's clock has just
+            // begun.
             let credentials = guard.credentials()?;
             let service = make(runner.clock_start())?;
             let driver = match share {
@@ -441,8 +446,8 @@ impl Server {
                 )))
             };
             let result = caught.unwrap_or_else(|_| panicked());
-            // Before the node runs, the starter waits for an error; afterwards the error is the
-            // thread's end, which has no receiver when the process is ending.
+            // Before the node runs, the thread that started it waits for an error. Afterwards an
+            // error is sent as the thread's end. When the process is ending, nothing receives that.
             match result {
                 Err(error) if !runs.load(Ordering::Acquire) => drop(failed.send(Err(error))),
                 end => drop(ended.send(end)),

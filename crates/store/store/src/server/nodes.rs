@@ -1,5 +1,5 @@
-//! The data nodes of a server. To the coordinator each is a server of its own, with its own log,
-//! memory, port and thread; they share only the process.
+//! The data nodes of a server. To the coordinator each node is a server of its own, with its own
+//! log, memory, port and thread. The nodes share only the process.
 
 use super::agent::{self, Link};
 use super::run::NodeHandle;
@@ -17,8 +17,8 @@ use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
-    /// Starts a node at each locator, with its directory if it has one: one after the other, since
-    /// each reads its log with several threads.
+    /// Starts a node at each locator, with its directory if it has one. The nodes start one after
+    /// the other, since each reads its log with several threads.
     pub(super) fn start_nodes(
         &mut self,
         options: &ServerOptions,
@@ -115,7 +115,7 @@ impl Server {
                 let place = dir.as_ref().map(|dir| (dir.log(), dir.identity()));
                 let make = move |_| {
                     let (master, restored) = open::open(&opening, place, &tables, inbox)?;
-                    // The thread that starts the server waits for this.
+                    // The thread that starts the server waits for this message.
                     let _ = report.send(restored);
                     Ok(master)
                 };
@@ -130,8 +130,8 @@ impl Server {
             }
         };
         let handle = self.node_handles.last().expect("just started").clone();
-        // Other servers reach the node where it enlisted. Only clients may be directed to a port
-        // that the kernel chose.
+        // Other servers reach the node at the locator with which it enlisted. Only clients may be
+        // directed to a port that the kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
         let node = agent::ControlledNode {
             locator,
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// Returns the catalog's tables, for a server that serves those in `served`.
+/// Returns the catalog's tables as seen by a server that serves those in `served`.
 fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> LogTables {
     let others = catalog.tables().filter(|table| !served.contains(&table.id));
     let elsewhere = others.map(|table| (table.id, table.name)).collect();

@@ -1,4 +1,4 @@
-//! Opens the master of a node, with its log replayed from its disk.
+//! Opens the log, the replicas and the master of a node when a server starts.
 
 use super::{Guard, ServerError};
 use crate::agent::Enlisted;
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to finish the writes of a server that was killed.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Segments of a recovered server's new log that are not full: heads, and survivors of the cleaner.
+/// Segments counted for a recovered server's new log, in addition to the full ones: heads, and
+/// survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
 /// The smallest number of frames in a file of replicas.
@@ -42,8 +43,9 @@ pub enum Durability {
 ///
 /// One process may have several nodes, one for each locator in [`listen`](Self::listen); they share
 /// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. If [`copies`](Self::copies) is
-/// not zero, a node's log is kept on other servers, and its disk has replicas for them; otherwise
-/// the log is on its own disk. Start from [`alone`](Self::alone) and change what differs:
+/// not zero, a node's log is kept on other servers, and the node's disk has replicas of their logs.
+/// Otherwise the node's log is on its own disk. Start from [`alone`](Self::alone) and change what
+/// differs:
 ///
 /// ```no_run
 /// use sprat_store::server::{Server, ServerOptions};
@@ -70,14 +72,15 @@ pub struct ServerOptions {
     pub data: PathBuf,
     /// The failure that an acknowledged write survives.
     pub durability: Durability,
-    /// Number of replicas of the log on other servers, in exchange for which the server keeps
-    /// replicas for them. Zero: the log is on the server's own disk.
+    /// Number of replicas of the log on other servers. In exchange, the server keeps replicas of
+    /// their logs. Zero: the log is only on the server's own disk.
     pub copies: u8,
-    /// The server's rack, which replicas of its log avoid; empty if it is not known.
+    /// The server's rack; empty if it is not known. Replicas of the server's log are put in other
+    /// racks where possible.
     pub rack: String,
     /// The data threads' behaviour when idle.
     pub idle: Mode,
-    /// Cores that the data threads are pinned to: one for each node, or none at all.
+    /// Cores that the data threads are pinned to: one for each node. Empty: no thread is pinned.
     pub cores: Vec<usize>,
     /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
@@ -87,7 +90,7 @@ pub struct ServerOptions {
     pub counted: Option<PerfEvent>,
     /// Which peers the server accepts, and its own identity.
     pub guard: Guard,
-    /// How often the coordinator declared this process dead, so that it started again.
+    /// How often the coordinator has declared this process dead, after which it started again.
     pub deaths: u64,
 }
 
@@ -129,15 +132,16 @@ impl ServerOptions {
         }
     }
 
-    /// Returns the number of bytes of disk that a server takes by default. It has `nodes` nodes,
-    /// which share `memory` bytes, and each node's log has `copies` replicas on other servers.
+    /// Returns the number of bytes of disk that a server takes by default. The server has `nodes`
+    /// nodes, which share `memory` bytes, and each node's log has `copies` replicas on other
+    /// servers.
     ///
     /// Without replicas it is two and a half times the memory and 256 MiB more, so that the cleaner
     /// has segments to choose from.
     ///
     /// With replicas each node keeps those of `copies` logs on average. For each of these logs it
-    /// needs room for the longest that the log can be, and once more for as much as the log's
-    /// memory holds: a cluster that lost power as a whole writes new logs while the old ones are
+    /// needs room for the log's greatest length, and in addition for the contents of the log's
+    /// memory, because a cluster that lost power as a whole writes new logs while the old ones are
     /// still there. Two and a half times the memory were too little: such a cluster was never
     /// recovered, and a cluster with little memory refused writes.
     #[must_use]
@@ -160,7 +164,7 @@ impl ServerOptions {
         (self.memory / nodes, self.disk / nodes)
     }
 
-    /// Adds to `reason` that sizes in it are those of one node, if there are several.
+    /// Adds to `reason` that the sizes in it are those of one node, if there are several nodes.
     fn per_node(&self, reason: String) -> String {
         match self.listen.len() {
             1 => reason,
@@ -173,7 +177,7 @@ impl ServerOptions {
     }
 }
 
-/// Opens a node's log and replays it; `tables` are those that the coordinator has assigned.
+/// Opens a node's log and replays it. `tables` are the tables that the coordinator has assigned.
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
@@ -236,8 +240,8 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
 /// A cluster's node whose replicas are in a file.
 pub(super) type FileNode = ClusterNode<FileDisk, Replicas<FileDisk>>;
 
-/// Opens a node whose log other servers keep: with an empty log, and the replicas that it keeps for
-/// them.
+/// Opens a node whose log is kept by other servers. The node's log begins empty. The node keeps the
+/// replicas of other servers' logs that are in the file at `path`.
 pub(super) fn open_cluster_node(
     options: &ServerOptions,
     path: &Path,
@@ -248,8 +252,8 @@ pub(super) fn open_cluster_node(
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
     let (memory, disk) = options.divided();
     let Enlisted { server, cluster } = enlisted;
-    // All servers use the same hash, so that a scan can continue after another server has taken the
-    // table over.
+    // All servers hash keys with the same seed, so that a scan can continue after another server
+    // has taken the table over.
     let memory = usize::try_from(memory).expect("64-bit");
     let config = Config { seed: cluster, ..Config::new(memory, sprat_log::Durability::Tracked) };
     let copies = usize::from(options.copies);
@@ -305,9 +309,9 @@ fn finish(
     })
 }
 
-/// Opens the log file. This process has locked the data directory, so the file is locked only if a
-/// server was killed: the kernel holds the lock until the writes under way have ended. Reading the
-/// log earlier would miss them.
+/// Opens the log file. This process has locked the data directory, so another process can hold the
+/// lock on the file only if a server was killed: the kernel keeps that lock until the writes under
+/// way have ended. Reading the log earlier would miss these writes.
 fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let mut logged = false;
     let passes = |error: &OpenError| {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest sleep of a node: it limits how late a clock change or a lost wake-up is noticed.
+/// The longest sleep of a node. A clock change or a lost wake-up is noticed after this time at the
+/// latest.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// How long requests under way may take to finish when a node stops.
@@ -53,7 +54,7 @@ pub(super) struct Runner {
     handle: NodeHandle,
     start: Instant,
     /// When the last iteration began, in [`ticks`], while iterations are timed; 0 if the node has
-    /// slept after that.
+    /// slept since then.
     began: u64,
 }
 
@@ -80,7 +81,7 @@ impl Runner {
     }
 
     /// Runs a node until it is stopped. Then lets the requests under way finish, and returns the
-    /// node's service with the time by its clock.
+    /// node's service with the time by the node's clock.
     pub(super) fn run<S: Service>(
         mut self,
         mut node: Node<AnyDriver, S>,

@@ -24,8 +24,8 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
     let mut log = MiniLog::new(seed);
     let mut clock = 0;
     for life in 0..6 {
-        // Opening may be interrupted too. The next process must cope with what the opening had
-        // written until then.
+        // Opening may be interrupted as well. The next process must cope with what the interrupted
+        // opening had written.
         if random.one_in(3) {
             // An operation that fails may nevertheless have been executed.
             let how = if ending == Ending::Either { Fault::Io } else { Fault::Hang };

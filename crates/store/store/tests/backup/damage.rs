@@ -1,5 +1,5 @@
-//! Flipped bits, stale chunks, newer formats: the damage is refused with its position, or reported,
-//! never ignored.
+//! Files with flipped bits, stale chunks or newer formats: a start refuses the damage with its
+//! position, or reports it, but never ignores it.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, Segments, disk_with, open, options};
 use sprat_chance::Chance;
@@ -19,7 +19,7 @@ struct Built {
     newest: u64,
 }
 
-/// Builds a log of a few segments, settled, and closed in order if `close`.
+/// Builds a log of a few segments and makes it durable. Closes it cleanly if `close`.
 fn build(seed: u64, close: bool) -> Built {
     let control = MemControl::new(seed);
     let options = options(Durability::Sync);

@@ -1,4 +1,5 @@
-//! Disks that fail: nothing is acknowledged from then on, and what was acknowledged is still there.
+//! Disks that fail: from then on nothing is acknowledged, and what was acknowledged before is still
+//! on the disk.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, open, options};
 use sprat_chance::Chance;
@@ -66,8 +67,8 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
-/// The existing frames stay in use, and so do frames that are freed. What the growth reserved in
-/// vain is released. When there is space again, the file grows, without a restart.
+/// The existing frames stay in use, and frames that are freed are reused. Space that the growth
+/// reserved in vain is released. When there is space again, the file grows, without a restart.
 #[test]
 fn a_full_disk_stops_only_growth() {
     for durability in [Durability::Sync, Durability::Buffered] {

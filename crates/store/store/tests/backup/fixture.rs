@@ -1,7 +1,7 @@
 //! A file of format version 1, as an earlier program wrote it, can still be loaded.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it again:
-//! only for a new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes such a
+//! file. Use it only for a new format version, and with a new file name.
 
 use crate::backup::support::{MiniLog, Segments, disk_with, open, options};
 use sprat_disk::MemControl;

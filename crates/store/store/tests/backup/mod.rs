@@ -1,4 +1,5 @@
-//! The backup: what it reports durable is there after a crash, byte for byte, and nothing else is.
+//! The backup: after a crash it returns all bytes that it has reported durable, and only bytes that
+//! were written.
 
 mod crash;
 mod damage;

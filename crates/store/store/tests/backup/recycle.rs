@@ -1,5 +1,4 @@
-//! Frames that are reused: what they held before never comes back, and is never overwritten too
-//! early.
+//! Frames that are reused: their old contents never come back, and are never overwritten too early.
 
 use crate::backup::support::{FRAME, open, options};
 use sprat_disk::{MemControl, MemDisk};
@@ -34,7 +33,7 @@ fn encode(kind: Kind, table: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Commits until nothing is under way; then the kernel has everything, if not the medium.
+/// Commits until nothing is under way. Then the kernel has everything, but the medium may not.
 fn commit(backup: &mut Backup<MemDisk>) {
     while backup.submit(Nanos(0)).unwrap() || backup.is_committing() {
         backup.poll(Nanos(0), |_| ()).unwrap();

@@ -84,7 +84,7 @@ pub(crate) struct MiniLog {
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
     pub(crate) entries: u64,
-    /// Segments that a head may list before some are dropped.
+    /// The largest number of segments that a head lists; beyond it, some are dropped.
     pub(crate) most: usize,
 }
 
@@ -93,7 +93,7 @@ impl MiniLog {
         Self::after(seed, Segments::new(), 0)
     }
 
-    /// A log that continues after a replay.
+    /// Returns a log that continues after a replay.
     pub(crate) fn after(seed: u64, segments: Segments, highest: u64) -> Self {
         let lengths: BTreeMap<u64, usize> =
             segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
@@ -255,7 +255,7 @@ impl MiniLog {
         self.survivors.push(id);
     }
 
-    /// Passes what is pending to the backup, oldest segment first, in slices.
+    /// Passes pending bytes to the backup, oldest segment first, in slices.
     pub(crate) fn pass<D: Disk>(&mut self, backup: &mut Backup<D>) -> Result<(), AppendError> {
         for (id, passed) in &mut self.passed {
             let bytes = &self.segments[id];
@@ -273,7 +273,7 @@ impl MiniLog {
         Ok(())
     }
 
-    /// Records what is durable, and frees what a durable head no longer lists.
+    /// Records what is durable, and frees the segments that a durable head no longer lists.
     pub(crate) fn poll<D: Disk>(&mut self, backup: &mut Backup<D>, now: u64) -> Result<(), Failed> {
         let durable = &mut self.durable;
         backup.poll(Nanos(now), |progress| {
@@ -305,8 +305,8 @@ impl MiniLog {
     }
 
     /// Checks a replay against what was appended and what was reported durable. If `promised`,
-    /// everything that was reported durable must be there; after a power failure that need not be
-    /// true of a buffered log.
+    /// everything that was reported durable must be in the replay. A buffered log may lose some of
+    /// it in a power failure.
     pub(crate) fn check(&self, replayed: &Segments, newest: Option<u64>, promised: bool) {
         for (id, bytes) in replayed {
             let appended =
@@ -352,7 +352,7 @@ fn is_head(bytes: &[u8]) -> bool {
     header.role == Role::Head
 }
 
-/// A disk in memory with `contents`.
+/// Returns a disk in memory with `contents`.
 pub(crate) fn disk_with(contents: &[u8]) -> MemControl {
     let control = MemControl::new(1);
     control.patch(0, contents);

@@ -1,4 +1,4 @@
-//! Shared by the tests of files of frames.
+//! Sizes and a disk that the tests of logs and of files of replicas share.
 
 use sprat_disk::{Access, FileDisk};
 use sprat_store::backup::Durability;

@@ -1,4 +1,4 @@
-//! Shared by several tests.
+//! Code that several tests share.
 
 pub(crate) mod ended;
 pub(crate) mod frames;

@@ -1,4 +1,5 @@
-//! Metadata in a real etcd: rows are what was written, and a deposed leader writes nothing.
+//! Metadata in a real etcd: a read returns the rows that were written, and a deposed leader writes
+//! nothing.
 
 #[allow(dead_code, reason = "others use the rest")]
 mod process;

@@ -1,5 +1,5 @@
-//! A disk fails under a master. Acknowledged changes stay, and no reply reports an unacknowledged
-//! change as done.
+//! A disk fails under a master. Acknowledged changes stay, and no reply says that an unacknowledged
+//! change was made.
 
 use crate::faults::world::{Reply, TABLE, World, master};
 use proptest::prelude::*;
@@ -49,8 +49,8 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         let reply = world.wait(failing);
         assert_stopped(&reply, reason);
         assert_stopped(&reply, "memory");
-        // The first read arrived before the failure, and the second arrives after it. Neither may
-        // return the second value.
+        // The first read arrived before the failure, and the second arrives after it. The second
+        // value must be in neither reply.
         let early = world.wait(early);
         assert!(early.status == Status::WritesStopped || early.body == b"first", "{early:?}");
         assert_stopped(&world.ask(&read(b"kept")), reason);
@@ -209,7 +209,7 @@ struct PendingChange {
 }
 
 /// Runs one history: changes until the disk fails, then a restart after a crash or a kill. All
-/// acknowledged changes must be there. Of the others, only requested changes may be there.
+/// acknowledged changes must be there. Changes that were never requested must not be there.
 fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
@@ -275,8 +275,8 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
             (Some(reply), Some(value)) => {
                 assert_eq!((reply.status, &reply.body), (Status::Ok, value))
             }
-            // The object is not there. After a failed removal no read can be sure of that, so
-            // `WritesStopped` is right too.
+            // The object is not there. After a failed removal no read can be sure of that, so the
+            // master may also reply `WritesStopped`.
             (Some(reply), None) => {
                 assert!(
                     matches!(reply.status, Status::NotFound | Status::WritesStopped),

@@ -10,8 +10,8 @@ use sprat_store::master::Master;
 use sprat_wire::op::{Condition, Request, Status};
 use zerocopy::IntoBytes as _;
 
-/// Number of the hoarder's sessions, and of calls in each session. Together they have more replies
-/// than the server may hold.
+/// Number of sessions of the client that takes no replies, and number of calls in each session.
+/// Together they have more replies than the server may hold.
 const SESSIONS: usize = 300;
 const CALLS: usize = 32;
 

@@ -9,7 +9,7 @@ use sprat_wire::once::OperationId;
 use sprat_wire::op::{Condition, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 
-/// The newest head. The log has one segment more than a recovery reads ahead of the oldest.
+/// Id of the newest head. The log has more segments than a recovery reads at once.
 const HEAD: u64 = 6;
 
 /// The backup that has the end of the log.
@@ -36,8 +36,8 @@ fn keys() -> [Vec<u8>; 2] {
     keys.collect::<Vec<_>>().try_into().expect("every other")
 }
 
-/// Writes the replicas of a log. All replicas have a counter at 5 and an object. Only one replica
-/// also has the counter at 6 and the removal of the object.
+/// Writes the replicas of a log. All replicas of the log have a counter at 5 and an object. Only
+/// one replica of the head also has the counter at 6 and the removal of the object.
 fn keep(world: &mut World) {
     let [counter, object] = keys();
     let mut first = Segment::begin(1);
@@ -64,8 +64,8 @@ fn order(tablets: &[Tablet]) -> RecoveryOrder {
     RecoveryOrder { id: 1, master: GONE, min_open: HEAD, askers: 1, tablets }
 }
 
-/// Sends the operations again that are only in the end of the log, as their clients would, who got
-/// no reply. Each operation must be executed once, and the replies must be right.
+/// Sends those operations again that are only in the end of the log. Their clients would do so,
+/// because they got no reply. Each operation must be executed once, and the replies must be right.
 fn ask_again(world: &mut World, server: u32) {
     let [counter, object] = keys();
     let read = |world: &mut World, key: &[u8]| {
@@ -104,8 +104,8 @@ fn a_failed_attempt_leaves_no_completions() {
     }
 }
 
-/// The coordinator dies before it has noted the recovery. The next coordinator divides the tablets
-/// in another way.
+/// The coordinator dies before it has recorded the recovery. The next coordinator divides the
+/// tablets in another way.
 #[test]
 fn a_void_order_leaves_no_completions() {
     for tablets in [vec![Tablet::whole(TABLE)], halves().to_vec()] {
@@ -123,7 +123,7 @@ fn a_void_order_leaves_no_completions() {
     }
 }
 
-/// The recovering server dies before its recovery is noted. Another server recovers its other
+/// The recovering server dies before its recovery is recorded. Another server recovers its other
 /// tablets, and reads the table's completions from the dead server's log.
 #[test]
 fn an_unconfirmed_recovery_of_a_dead_server_leaves_no_completions() {
@@ -145,7 +145,7 @@ fn an_unconfirmed_recovery_of_a_dead_server_leaves_no_completions() {
     ask_again(&mut world, 5);
 }
 
-/// A recovery that was noted is final, including the operations that are only in the end of the
+/// A recovery that was recorded is final, including the operations that are only in the end of the
 /// log.
 #[test]
 fn a_confirmed_recovery_keeps_its_completions() {

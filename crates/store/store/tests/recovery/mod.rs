@@ -1,4 +1,4 @@
-//! Recovery of dead servers by others, on a network in memory, in virtual time.
+//! Recovery of dead servers by live ones, on a network in memory, in virtual time.
 
 mod attempts;
 mod raised;

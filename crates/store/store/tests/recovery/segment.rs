@@ -1,4 +1,4 @@
-//! Segments of the log of a dead master, which is no server of the world.
+//! Segments of the log of a dead master, which never runs in the test.
 
 use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};

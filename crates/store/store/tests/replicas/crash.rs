@@ -41,16 +41,16 @@ struct Sent {
     sealed: bool,
 }
 
-/// The replicas found, by their word: length in bytes, whether sealed, and whether acknowledged
-/// bytes may be missing.
+/// The replicas found, by their id as one number: length in bytes, whether sealed, and whether
+/// acknowledged bytes may be missing.
 type Found = BTreeMap<u64, (usize, bool, bool)>;
 
 /// The model of a disk.
 struct Model {
     random: Chance,
     known: BTreeMap<u64, Known>,
-    /// Replicas that the master has freed or replaced since, by their word. After a crash they may
-    /// still be there.
+    /// Replicas that the master has freed or replaced, by their id as one number. After a crash
+    /// they may still be there.
     ghosts: BTreeMap<u64, Vec<Known>>,
     under_way: Vec<Sent>,
 }
@@ -260,8 +260,8 @@ fn buffered_replicas_are_reported_unsure() {
     }
 }
 
-/// A regression test. A start used to mark a torn first write as free. Then, after a close in
-/// order, the next start reported this write as damage.
+/// A regression test. A start used to mark a torn first write as free. After a clean close, the
+/// next start then reported this write as damage.
 #[test]
 fn a_torn_beginning_is_no_damage_after_a_close_in_order() {
     lives(1233, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);

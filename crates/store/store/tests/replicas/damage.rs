@@ -1,4 +1,4 @@
-//! Flipped bits: damage is reported with file, offset and replica, and damaged bytes are never
+//! Flipped bits: damage is reported with file, offset and replica, and the damaged bytes are never
 //! served.
 
 use crate::replicas::support::{FRAME, SEGMENT, World, bytes_of, id, open};
@@ -222,8 +222,8 @@ fn a_damaged_replica_can_be_begun_again() {
     assert_eq!(world.read(replica).unwrap(), bytes_of(replica, *len));
 }
 
-/// Misdirected writes, lost blocks, foreign bytes: whatever is in the frames, only bytes that were
-/// written are served.
+/// Misdirected writes, lost blocks and foreign bytes change the frames. Whatever is in the frames,
+/// only bytes that a master wrote are served.
 #[test]
 fn corrupted_frames_are_never_served() {
     let (mut whole, mut reported) = (0, 0);

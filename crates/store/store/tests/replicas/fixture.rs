@@ -1,7 +1,7 @@
 //! A file of replicas in format version 1, written long ago, still opens.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it
-//! again: only for a new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes such a
+//! file. Use it only for a new format version, and with a new file name.
 
 use crate::replicas::support::{bytes_of, id, open_with, options};
 use sprat_disk::MemControl;

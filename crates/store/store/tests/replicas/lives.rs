@@ -23,7 +23,7 @@ fn replicas_from_before_a_restart_are_not_appended_to() {
         bytes_of(open_one, 900),
         "it can be read without a fence"
     );
-    // Begun again, it has only the new bytes, now and after the next restart.
+    // After it was begun again, it has only the new bytes, now and after the next restart.
     world.put(open_one, 0..100, false);
     world.put(open_one, 100..200, false);
     (0..5).for_each(|_| world.turn());

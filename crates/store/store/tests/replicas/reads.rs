@@ -1,4 +1,4 @@
-//! Many readers, and limits.
+//! Many servers that read replicas at once, and the limits of their reads.
 
 use crate::replicas::support::{bytes_of, id, open, open_with};
 use sprat_chance::Chance;

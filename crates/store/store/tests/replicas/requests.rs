@@ -211,8 +211,8 @@ fn sync_acknowledges_what_is_on_disk_and_buffered_flushes_soon() {
         assert!(world.now <= deadline + Duration::from_millis(1), "nothing went to the kernel");
         world.turn();
     }
-    // From then on the replica survives a kill. After another second it survives a power failure
-    // too.
+    // From then on the replica survives a kill. After another second it also survives a power
+    // failure.
     world.pass(Duration::from_millis(1));
     world.pass(Duration::from_millis(1100));
     world.pass(Duration::from_millis(1));

@@ -35,7 +35,7 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
     ReplicaId { master, segment }
 }
 
-/// Returns the bytes of a segment. They depend on the replica's name only, and each segment has
+/// Returns the bytes of a segment. They depend only on the replica's id, and each segment has
 /// different bytes.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     let mut random = Chance::new(replica.word());

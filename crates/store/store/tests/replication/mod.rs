@@ -1,8 +1,8 @@
 //! A master whose log is replicated on backups that crash, restart and are replaced. Whichever
 //! backups are left, a recovery finds everything acknowledged, or reports the loss.
 //!
-//! The backups are models, which keep exactly what a backup must keep. The real backups have tests
-//! of their own.
+//! The backups are models, which keep exactly the bytes that a backup must keep. The real backups
+//! have tests of their own.
 
 mod backup;
 mod client;

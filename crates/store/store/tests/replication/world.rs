@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_micros(5);
 /// Default bytes of a segment.
 const SEGMENT_BYTES: usize = 512 << 10;
 
-/// The longest time that the coordinator takes to confirm that heads are void, in microseconds.
+/// The longest time that the coordinator takes to confirm a new `min_open`, in microseconds.
 const CONFIRM_MICROS: u64 = 20_000;
 
 /// Server id of the master.
@@ -353,7 +353,7 @@ impl World {
         self.master.service().replicator().unwrap()
     }
 
-    /// Plays the coordinator: confirms which heads are void.
+    /// Plays the coordinator: confirms the `min_open` that the master reports.
     fn coordinate(&mut self) {
         match self.confirming {
             Some((segment, at)) if at <= self.now => {

@@ -1,5 +1,5 @@
-//! A stopped store whose files are damaged, one at a time: the start reports the damage, or it does
-//! no harm.
+//! A stopped store in which one file at a time is damaged: the start reports the damage, or the
+//! damage does no harm.
 
 use super::{client, scan};
 use sprat_client::{Client, Options};

@@ -1,4 +1,4 @@
-//! A request to one etcd endpoint.
+//! Sends a request to one etcd endpoint.
 
 use super::EtcdError;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Url;
 
-/// The longest response that is read, in bytes: twice what the largest catalog takes. A longer one
-/// is an error.
+/// The longest response that is read, in bytes: twice the size of the largest catalog. A longer
+/// response is an error.
 const MAX_RESPONSE: usize = 16 << 20;
 
 /// The number of characters of etcd's error message that are reported; the rest is cut off.
@@ -77,7 +77,7 @@ impl Endpoint {
 pub(super) struct Limits {
     /// Time to connect.
     pub(super) connect: Duration,
-    /// Time from then on to the end of the response.
+    /// Time from the connection to the end of the response.
     pub(super) exchange: Duration,
 }
 
@@ -120,7 +120,8 @@ pub(super) async fn post(
         Ok(Ok((status, body))) => {
             let reason = reason(&body).unwrap_or_else(|| status.to_string());
             // etcd has not executed a request that it rejects as malformed or too large. After any
-            // other error it does not know itself, for example when its own leader changed.
+            // other error etcd itself does not know whether it has, for example when its own leader
+            // changed.
             Err(if status.is_client_error() {
                 Fault::Refused(reason)
             } else {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a change may take. The coordinator's node blocks meanwhile and renews no lease, so this
-/// plus [`RENEWAL`] must be shorter than [`LEASE`]. The outcome of a change that takes longer is
-/// unknown: the coordinator resigns and reads the catalog again in a new term.
+/// time plus [`RENEWAL`] must be shorter than [`LEASE`]. The outcome of a change that takes longer
+/// is unknown: the coordinator resigns and reads the catalog again in a new term.
 pub const APPLY_WAIT: Duration = Duration::from_millis(300);
 
 const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_millis());
@@ -16,16 +16,16 @@ const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_mi
 /// How long reading all rows may take.
 pub const LOAD_WAIT: Duration = Duration::from_secs(5);
 
-/// The largest number of changes in one call: etcd's default limit for a transaction. A call with
-/// more panics.
+/// The largest number of changes in one call, which is etcd's default limit for a transaction. A
+/// call with more changes panics.
 pub const MAX_CHANGES: usize = 128;
 
 /// Metadata in etcd, for one term of a leader.
 ///
 /// Every change is a transaction on condition that the leader's key was last written by the claim
 /// that began this term. So a coordinator that was deposed changes nothing, even if it does not
-/// know that it was. A change that was on its way when the same coordinator began a new term fails,
-/// too.
+/// know that it was deposed. If a coordinator begins a new term while a change of its old term is
+/// on its way, that change fails as well.
 pub struct MetadataEtcd {
     etcd: Etcd,
     term: u64,

@@ -1,4 +1,4 @@
-//! Metadata in etcd, over its HTTP gateway, which several coordinators share.
+//! Metadata in etcd, which several coordinators share. Requests go through etcd's HTTP gateway.
 //!
 //! ```text
 //! /sprat/NAME/leader      the leader: a number drawn at its start, and its locator;
@@ -6,8 +6,8 @@
 //! /sprat/NAME/rows/...    the rows of the catalog
 //! ```
 //!
-//! Each request opens a connection of its own. Requests are rare, and on a connection that was idle
-//! while etcd restarted it would be unknown whether a transaction was executed.
+//! Each request opens a connection of its own. Requests are rare. If a request used a connection
+//! that was idle while etcd restarted, it would be unknown whether its transaction was executed.
 
 mod http;
 mod metadata;
@@ -125,7 +125,7 @@ impl EtcdPlace {
     }
 }
 
-/// A client of an etcd cluster. Its calls block until the response has come or the time limit is
+/// A client of an etcd cluster. Its calls block until the response has arrived or the time limit is
 /// over.
 pub struct Etcd {
     place: EtcdPlace,
@@ -206,7 +206,7 @@ impl Etcd {
     }
 
     /// Sends a request to one endpoint after the other until one responds. A request that is not
-    /// `idempotent` goes to the first endpoint that a connection is made to, and to no other.
+    /// `idempotent` is sent to only one endpoint: the first that accepts a connection.
     fn request(
         &self,
         path: &str,
