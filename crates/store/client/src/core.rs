@@ -83,7 +83,7 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
-    /// Number of times that servers were asked for a count.
+    /// Number of rounds so far: see [`COUNT_TAG`].
     rounds: u64,
     /// Coordinators that have refused connections, as long as no coordinator has answered. `None`:
     /// the client waits for coordinators that refuse.
@@ -539,9 +539,10 @@ impl Core {
                 self.tables.forget(table);
                 Some(Status::NoSuchTable)
             }
-            // The operations try the same server again; if that fails, the client asks again. So
-            // it does when the coordinator names a server whose host cannot be resolved for now:
-            // other tables' operations must not fail for that.
+            // The operations try the same server again; if that fails, the client asks the
+            // coordinator again. The client does this also when the coordinator names a server
+            // whose host cannot be resolved for now, because operations on other tables must not
+            // fail for that reason.
             Ok(_) | Err(_) => {
                 self.tables.keep(table);
                 None

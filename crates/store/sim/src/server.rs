@@ -59,7 +59,7 @@ pub struct Server {
     trouble: Vec<u64>,
     /// Whether a fault was injected into the disk, or the disk is full.
     ailing: bool,
-    /// Whether the last stop was in order.
+    /// Whether the server was last shut down properly.
     clean: bool,
     retransmissions: u64,
 }
@@ -235,7 +235,7 @@ impl Server {
         self.clean = false;
     }
 
-    /// Begins to stop in order.
+    /// Begins a proper shutdown.
     pub fn stop(&mut self, now: Nanos) {
         self.life = match std::mem::replace(&mut self.life, Life::Down) {
             Life::Up(mut node) => {

@@ -13,7 +13,7 @@
 //!   quotes and any carriage return. Export writes each value and a newline. So it gives the same
 //!   set of rows, in the table's order. A last row without a newline gets one; blank rows are
 //!   skipped. A CSV header is an item with the key [`CSV_HEADER_KEY`], and is exported as the first
-//!   row. Of two rows with one key the later one stays.
+//!   row. If two rows have one key, the later row is kept.
 //! - *Pairs*, CSV or JSONL: key and value are two fields, in base64 if they are not UTF-8. Any
 //!   table can be restored from them exactly.
 //!

@@ -75,7 +75,7 @@ pub const FREED: u64 = 0;
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
 /// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, which is room for 29,127
-/// chunk headers. Commits of 260 B or more on average fill the segment before the frame. At worst
+/// chunk headers. Commits of 288 B or more on average fill the segment before the frame. At worst
 /// each commit is a single entry of 130 B; the frame is then full when the segment is 88 % full,
 /// and the segment is sealed there.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
@@ -124,8 +124,8 @@ pub struct FileHeader {
     /// Number of times that the log was opened for writing, counted from 1. In a file of replicas:
     /// the highest incarnation that a replica may have.
     pub incarnation: u32,
-    /// The newest head segment and the number of bytes in it; `None` if the log was not closed in
-    /// order. In a file of replicas, in place of both: the first incarnation since the file was
+    /// The newest head segment and the number of bytes in it; `None` if the log was not closed
+    /// properly. In a file of replicas, in place of both: the first incarnation since the file was
     /// opened, and zero.
     pub clean: Option<(u64, u32)>,
     /// Number of whole frames in the file when this header was written. A file with fewer frames

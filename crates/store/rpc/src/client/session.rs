@@ -254,7 +254,8 @@ impl Session {
 
     /// Sends `Connect` padded to the frame length that it offers, so that an offer too wide for the
     /// path gets no answer. After [`WIDE_TRIES`] attempts, narrower offers follow the widest one
-    /// each time. The first offer that the server accepts decides; offers arrive widest first.
+    /// each time. Offers arrive widest first, and the session uses the first offer that the server
+    /// accepts.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {

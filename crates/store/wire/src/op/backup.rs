@@ -62,7 +62,7 @@ impl fmt::Display for ReplicaId {
 pub enum BackupRequest<'a> {
     /// Write bytes of the segment's log at `offset`; at offset zero the replica begins. The backup
     /// does not compare bytes that it already has with those sent again. `number` of the answer:
-    /// how many more bytes it can take, in at most two more writes.
+    /// how many more bytes the replica can take, in at most two more writes.
     Write {
         /// The replica.
         replica: ReplicaId,
@@ -100,9 +100,10 @@ pub enum BackupRequest<'a> {
         offset: u32,
     },
     /// Read only the entries of some tablets in the segment: the segment's header entry, then the
-    /// tablets' entries in any order, with all completions of the tablets' tables. A last
-    /// completion of a head that [does not count](crate::once::Completion::is_cut) is left out.
-    /// `number` of the answer: bytes of the whole selection. Otherwise like [`Read`](Self::Read).
+    /// tablets' entries in any order, with all completions of the tablets' tables. If the last
+    /// entry of a head is a completion that [does not count](crate::once::Completion::is_cut), the
+    /// answer omits it. `number` of the answer: bytes of the whole selection. Otherwise like
+    /// [`Read`](Self::Read).
     Select {
         /// The replica.
         replica: ReplicaId,
@@ -222,7 +223,7 @@ pub struct ReplicaRecord {
     pub segment: u64,
     /// Bytes of the segment's log that the backup has.
     pub len: u32,
-    /// Whether the replica counts as that of a head: it is neither a survivor's nor an incomplete
+    /// Whether this is a replica of a head; false for a survivor, and for an incomplete
     /// replacement.
     pub head: bool,
     /// Whether the backup has all bytes of the segment.

@@ -12,8 +12,8 @@ pub struct RecoveryOrder {
     pub id: u64,
     /// Server id of the failed master.
     pub master: u32,
-    /// Open heads of the failed master's log below this segment are void; zero when it never began
-    /// a log.
+    /// Open heads of the failed master's log below this segment are void (the recovery ignores
+    /// them); zero when that master never began a log.
     pub min_open: u64,
     /// Number of servers that recover parts of this master, as far as the coordinator knows.
     pub askers: u32,
@@ -27,10 +27,11 @@ pub struct RecoveryOrder {
 pub struct Assignment {
     /// The tablets that the server serves, ascending.
     pub tablets: Vec<Tablet>,
-    /// How long the server may serve these tablets, in microseconds, counted from when it asked.
-    /// Zero: for ever, as no other server could take them over.
+    /// How long the server may serve these tablets, in microseconds, counted from when it sent its
+    /// request. Zero: without limit, because no other server could take the tablets over.
     pub lease_micros: u64,
-    /// Open heads of the server's log below this segment are void, as the server reported.
+    /// Open heads of the server's log below this segment are void (a recovery ignores them), as the
+    /// server has reported.
     pub min_open: u64,
     /// Servers that keep replicas for others, this server included.
     pub members: Vec<ServerRecord>,
@@ -41,7 +42,7 @@ pub struct Assignment {
     pub next_server: u32,
     /// Orders to recover tablets.
     pub orders: Vec<RecoveryOrder>,
-    /// Names of the tables that the server serves, by id: grants name tables.
+    /// Ids and names of the tables that the server serves. It needs the names to check grants.
     pub names: Vec<(u32, String)>,
     /// Moves of tablets from or to this server.
     pub moves: Vec<MoveOrder>,
