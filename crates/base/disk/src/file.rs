@@ -50,7 +50,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// until it is closed. `more` are additional flags.
 ///
 /// # Errors
-/// `WOULDBLOCK`: another process has locked it. Any error of opening it.
+/// `WOULDBLOCK` when another process has locked the file; otherwise the error of opening it.
 pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
     for _ in 0..MAX_ATTEMPTS {
@@ -64,8 +64,8 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
 }
 
 /// Returns whether the open file is the one with that name in `folder`. A file that was opened and
-/// then locked may not be: the previous holder of the lock may have removed or renamed it in
-/// between, and data written to a file without a name is lost.
+/// then locked may have lost its name: the previous holder of the lock may have removed or renamed
+/// the file in between, and data written to a file without a name is lost.
 ///
 /// # Errors
 /// The system cannot stat the file or the name.
@@ -114,8 +114,8 @@ impl Engine {
 
 impl FileDisk {
     /// Opens `path` and locks it. Creates it empty if there is none, and makes its name durable in
-    /// its directory. If a feature of [`Access::Direct`] is missing, does without; see
-    /// [`describe`](Self::describe).
+    /// its directory. The disk works without those features of [`Access::Direct`] that are missing;
+    /// see [`describe`](Self::describe).
     ///
     /// # Errors
     /// [`OpenError::Locked`] when another process has locked the file, and [`OpenError::Io`] when
@@ -149,9 +149,9 @@ impl FileDisk {
     }
 
     /// Wraps a file that is open for reading, without a lock: others may change it in the meantime.
-    /// `path` is for messages. If a feature of [`Access::Direct`] is missing, does without; see
-    /// [`describe`](Self::describe). A file description that others share becomes direct for them
-    /// too.
+    /// `path` is for messages. The disk works without those features of [`Access::Direct`] that are
+    /// missing; see [`describe`](Self::describe). If others share the file description, direct I/O
+    /// applies to them too.
     #[must_use]
     pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
         let refusal = match access {
@@ -166,7 +166,8 @@ impl FileDisk {
         Self { path: path.to_owned(), file: Arc::new(file), engine, access, description }
     }
 
-    /// How the file's bytes are transferred: as requested, or as available.
+    /// Returns how the file's bytes are transferred: cached if direct I/O was requested but is
+    /// missing.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -179,7 +180,7 @@ impl FileDisk {
         &self.description
     }
 
-    /// Uses blocking calls from now on, as where io_uring is forbidden. For tests.
+    /// Uses blocking calls from now on, as on a system that forbids io_uring. For tests.
     ///
     /// # Panics
     /// If operations are in flight.
@@ -294,8 +295,8 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Truncates the file to `offset`. A file that is no longer than that loses its reserved blocks
-/// beyond the end, too: on ext4 and XFS a truncation to the present size frees them.
+/// Truncates the file to `offset`. If the file ends before `offset`, this frees the blocks reserved
+/// beyond its end, because ext4 and XFS free them when a file is truncated to its present size.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))

@@ -57,8 +57,8 @@ pub enum Op {
         /// The offset in the file, in bytes.
         offset: u64,
     },
-    /// Makes all writes that completed before its submission durable, with the file's size
-    /// (`fdatasync`).
+    /// Makes durable all writes that completed before this operation was submitted, and the file's
+    /// size (`fdatasync`).
     Sync,
     /// Reserves disk space without changing the file's size, so that a lack of it shows early.
     /// Succeeds without effect where reservations are not supported.
@@ -112,7 +112,7 @@ pub trait Disk {
     /// aligns.
     fn submit(&mut self, ticket: u64, op: Op);
 
-    /// Returns the next outcome, if there is one; otherwise it makes no system call.
+    /// Returns the next outcome, if there is one. Makes no system call if there is none.
     fn poll(&mut self) -> Option<Completion>;
 
     /// Blocks until [`poll`](Self::poll) has an outcome; returns at once if nothing is in flight.

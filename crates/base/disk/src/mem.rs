@@ -1,4 +1,4 @@
-//! A disk in memory that fails as real ones do.
+//! A disk in memory that fails as real disks do.
 
 use crate::pages::Pages;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
@@ -39,8 +39,8 @@ struct Write {
     bytes: Vec<u8>,
     /// The order in which operations were started.
     sequence: u64,
-    /// Whether the caller has its completion. Before that a crash may keep any part of it;
-    /// afterwards only if the write is not durable.
+    /// Whether the caller has its completion. Before that, a crash may keep any part of the write.
+    /// After it, a crash may lose parts only of a write that is not durable.
     completed: bool,
     durable: bool,
 }
@@ -63,13 +63,14 @@ struct State {
     medium: Pages,
     /// What readers see: the medium with every completed write.
     view: Pages,
-    /// Writes that are started and not certain, in the order in which they reach the medium.
+    /// Writes that were started and may not be on the medium yet, in the order in which they reach
+    /// it.
     writes: Vec<Write>,
     pending: Vec<Pending>,
     begun: u64,
     faults: Vec<(u64, Fault)>,
     capacity: u64,
-    /// Counts crashes: disks opened before the last one are dead.
+    /// Number of crashes. Disks opened before the last crash are dead.
     life: u64,
     opened: bool,
 }
@@ -99,7 +100,7 @@ pub struct MemReader {
 }
 
 impl State {
-    /// Moves the leading writes that are certain now to the medium.
+    /// Moves the first writes to the medium, as long as each is complete and durable.
     fn settle(&mut self) {
         let certain =
             self.writes.iter().take_while(|write| write.completed && write.durable).count();
@@ -201,7 +202,7 @@ impl MemControl {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Opens the file; `None` if it is open already, as with the lock of a real one.
+    /// Opens the file; `None` if it is open already, because a real file would be locked.
     #[must_use]
     pub fn open(&self) -> Option<MemDisk> {
         let mut state = lock(&self.state);
@@ -212,8 +213,8 @@ impl MemControl {
         Some(MemDisk { state: self.state.clone(), life: state.life })
     }
 
-    /// Simulates a power failure: writes that were not certain are kept, lost or torn, and open
-    /// disks are dead.
+    /// Simulates a power failure: writes that were not durable, or not complete, are kept, lost or
+    /// torn. Disks that are open are dead afterwards.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);

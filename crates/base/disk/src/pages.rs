@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 const PAGE: usize = 4096;
 
-/// The contents of an absent page, which writes are compared with: a growing file is mostly zeroes.
+/// The contents of an absent page. A write of zeroes to it creates no page, because a growing file
+/// is mostly zeroes.
 static ZEROES: [u8; PAGE] = [0; PAGE];
 
 /// Bytes by page; absent pages are zero.

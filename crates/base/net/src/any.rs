@@ -38,7 +38,7 @@ pub enum AnyTx {
     Bypass(BypassTx),
 }
 
-/// The receiving half, always of the driver whose sending half is beside it.
+/// The receiving half. It always belongs to the same driver as the sending half next to it.
 enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),

@@ -39,7 +39,7 @@ pub struct Counters {
     pub no_buffer: u64,
     /// Errors concerning single peers that the kernel reported on receive.
     pub receive_errors: u64,
-    /// System calls to send; with the hub in memory, one a frame.
+    /// System calls to send; with the network in memory, the number of frames.
     pub sends: u64,
     /// Successful calls that sent several frames at once, which the kernel or the device separated
     /// (UDP segmentation offload).

@@ -112,7 +112,7 @@ fn bypass_kernel(
     share: Option<DeviceShare>,
 ) -> io::Result<AnyDriver> {
     match given {
-        // The locator is the peer's and says nothing of our own devices.
+        // The locator names the peer, and says nothing about our own devices.
         false => {
             Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?
                 .into())

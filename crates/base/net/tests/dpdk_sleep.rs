@@ -15,12 +15,13 @@ use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 
-/// How often each node sleeps, at least. Frames go back and forth for as long as that takes: one
-/// that arrives during a node's last poll wakes no node, and how many do is up to the machine.
+/// How often each node sleeps, at least. Frames go back and forth for as long as that takes,
+/// because a frame that arrives during a node's last poll wakes no node, and the number of these
+/// frames depends on the machine.
 const SLEEPS: u32 = 1500;
 
-/// How long a node is left enter_namespace, and how many iterations it may run in that time: one
-/// that took the naps of nodes with devices that cannot wake them would run a thousand.
+/// How long a node is left alone, and how many iterations it may run in that time. A node whose
+/// device cannot wake it naps for a millisecond at a time, and would run a thousand.
 const ALONE: Duration = Duration::from_secs(1);
 const ITERATIONS: u32 = 100;
 
@@ -63,8 +64,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// Rests so that once the device has a bell nothing else ends the sleep: a frame that does not
-    /// ring is never seen.
+    /// Rests in such a way that, once the device has a bell, only the bell ends the sleep. A frame
+    /// that does not ring the bell is then never seen.
     fn rest_on_the_bell(&mut self) {
         let now = self.now();
         let Self { driver, idle, sleeps, .. } = self;

@@ -1,5 +1,5 @@
-//! The network in memory: nothing moves except by the clock, and the same seed gives the same
-//! history.
+//! The network in memory: frames move only when the clock advances, and the same seed gives the
+//! same history.
 
 use crate::common;
 use std::net::SocketAddr;

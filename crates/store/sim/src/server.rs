@@ -267,8 +267,8 @@ impl Server {
         self.control.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// Runs an iteration if there is something to do. Returns the result of a stop in order if one
-    /// has ended. `token_seed` determines the session tokens of a node that begins.
+    /// Runs an iteration if there is something to do. Returns the result of a proper shutdown if
+    /// one has ended. `token_seed` determines the session tokens of a node that begins.
     pub fn step(&mut self, now: Nanos, token_seed: u64) -> Option<Result<(), String>> {
         if now < self.paused_until {
             return None;

@@ -26,7 +26,7 @@ const STUCK: Nanos = Nanos(120_000_000_000);
 /// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The table of ballast, which is never dropped.
+/// The table of ballast (objects that fill the log from the beginning), which is never dropped.
 const BALLAST: u32 = 1 << 20;
 
 /// The phases of a history.

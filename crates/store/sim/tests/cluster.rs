@@ -59,7 +59,7 @@ fn seeds_determine_histories() {
 
 /// The faults that these seeds found:
 /// - The server confused two of its tasks.
-/// - A recovered part was said to begin later than it did.
+/// - The server reported that a recovered part began later in the log than it did.
 /// - Masters waited for replicas of a lost server.
 /// - A new head was never reported to the coordinator.
 /// - Sessions of recoveries were never closed, until there was no room for more.

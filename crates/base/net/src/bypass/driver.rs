@@ -28,9 +28,9 @@ const MAX_PONGS: usize = 64;
 /// replies are sent while the next frames are read.
 const BURST: usize = 4;
 
-/// Polls of the ports in one call that finds nothing. A poll costs some 10 ns. The caller has far
-/// more to do before its next call, and a frame that arrives in the meantime would wait for half of
-/// that.
+/// Number of times that one call polls the ports if it finds no frame. A poll costs some 10 ns. The
+/// time between two calls is far longer, and a frame that arrives in that time waits for half of it
+/// on average.
 const POLLS: usize = 16;
 
 /// Calls of `receive` between two readings of the clock.
@@ -349,7 +349,8 @@ impl BypassTx {
         }
     }
 
-    /// Hands frames for other nodes over to them, and a copy of frames for all to each of them.
+    /// Hands each frame for another node over to that node, and a copy of each frame for all nodes
+    /// to every other node.
     #[cfg(feature = "dpdk")]
     fn hand_over_foreign(&mut self, port: usize, burst: &mut Burst) {
         let (Some(share), Some(pool)) = (&self.share, self.ports[port].pool()) else { return };
@@ -369,7 +370,8 @@ impl BypassTx {
         }
     }
 
-    /// Returns whether this node answers requests to the address: one of those that share it does.
+    /// Returns whether this node answers requests to the address. Of the nodes that share it, one
+    /// does.
     #[cfg(feature = "dpdk")]
     fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)

@@ -150,7 +150,8 @@ impl DeviceShare {
         }
     }
 
-    /// Frames handed over to other nodes, and frames that others could not hand over to this node.
+    /// Returns the number of frames handed over to other nodes, and the number of frames that other
+    /// nodes could not hand over to this node.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.handed.get(), self.shared.mailboxes[self.number].lost.load(Ordering::Relaxed))
     }

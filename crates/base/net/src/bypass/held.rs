@@ -1,4 +1,4 @@
-//! Frames kept from a driver, as a device would that returns none.
+//! Frames withheld from a driver, as if a device never returned them.
 
 use super::BypassDriver;
 use super::dpdk::Draft;

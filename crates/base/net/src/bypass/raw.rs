@@ -14,8 +14,8 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// The largest number of frames that wait for room at a device; further ones are refused. Fewer
-/// than the number at which the drivers drop the oldest.
+/// The largest number of frames that wait for room at a device; further ones are refused. This
+/// limit is below the number at which the drivers drop the oldest.
 const MAX_WAITING: usize = 256;
 
 /// The largest MTU for which a device can be opened, in bytes.
@@ -252,8 +252,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     }
 }
 
-/// Registers the thread with DPDK, which gives it caches of its own, for as long as it lives.
-/// Without that it is only slower.
+/// Registers the thread with DPDK for as long as the thread lives. DPDK then gives it caches of its
+/// own; without them the thread is only slower.
 #[cfg(feature = "dpdk")]
 #[inline]
 fn register_thread() {

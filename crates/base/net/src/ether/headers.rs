@@ -81,7 +81,8 @@ pub(super) struct Ipv4 {
     pub(super) destination: [u8; 4],
 }
 
-/// "Do not fragment" in [`Ipv4::fragment`]; below it "more fragments" and the offset.
+/// The bit "do not fragment" of [`Ipv4::fragment`]. The lower bits are "more fragments" and the
+/// offset.
 pub(super) const DONT_FRAGMENT: u16 = 0x4000;
 
 /// IPv6 (RFC 8200).

@@ -319,7 +319,7 @@ impl EtherHost {
         }
     }
 
-    /// Returns the route to a peer over its own link, of those that are up.
+    /// Returns the route to a peer. Of the links that are up, a hash of the peer selects one.
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and
@@ -364,7 +364,7 @@ impl EtherHost {
             return Err(Unroutable::Family);
         }
         let hop = self.settings.next_hop(peer.ip());
-        // Spread peers over the links that reach them. Links that are down count only if there is
+        // Spread peers over the links that reach them. A link that is down is used only if there is
         // no other.
         let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
         if links.is_empty() {

@@ -33,9 +33,9 @@ struct Neighbour {
     macs: [Option<Mac>; MAX_LINKS],
     /// For each link, the hardware address it had before it stopped answering there.
     lost: [Option<Mac>; MAX_LINKS],
-    /// For each link, checks since something was sent without anything coming back.
+    /// For each link, the number of checks since something was sent without anything coming back.
     doubts: [u8; MAX_LINKS],
-    /// Solicitations sent since it was last needed, and when the next is due.
+    /// Solicitations sent since the neighbour was last needed, and when the next is due.
     solicited: usize,
     due: Nanos,
 }

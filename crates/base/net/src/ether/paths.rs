@@ -18,7 +18,8 @@ const LONG: usize = 1024;
 pub(super) struct PeerPaths {
     peer: SocketAddr,
     generation: u32,
-    /// One for each usable link, the peer's own first; never empty.
+    /// One for each usable link, beginning with the link that a hash selects for this peer; never
+    /// empty.
     routes: Vec<Route>,
     turn: usize,
     /// Bits of the links over which something was sent, and received, since the last
@@ -37,8 +38,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Returns whether the entry `index`, which is the peer's, holds routes to it of that
-    /// generation.
+    /// Returns whether the entry `index`, which this peer uses, holds routes to this peer that are
+    /// of that generation.
     #[inline]
     pub(super) fn has(&self, index: usize, peer: SocketAddr, generation: u32) -> bool {
         self.0[index]
@@ -61,7 +62,7 @@ impl Paths {
         route
     }
 
-    /// Stores the routes to a peer in the entry `index`, which is the peer's.
+    /// Stores the routes to a peer in the entry `index`, which this peer uses.
     pub(super) fn put(
         &mut self,
         index: usize,
@@ -73,8 +74,8 @@ impl Paths {
         self.0[index] = Some(PeerPaths { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
 
-    /// Notes a datagram from a peer over a link. Returns whether that is one of the routes in the
-    /// cache.
+    /// Notes a datagram from a peer over a link. Returns whether the cache has a route to the peer
+    /// over this link and hardware address.
     #[inline]
     pub(super) fn note_received(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
         let Some(paths) = self.0[index_of(from)].as_mut().filter(|paths| paths.peer == from) else {

@@ -21,8 +21,8 @@ pub enum Checksums {
     Device,
     /// The host computes them.
     Software,
-    /// Unnecessary, since only memory lies between us and the peer. IPv6 demands them even so, and
-    /// the host computes them.
+    /// Unnecessary, since only memory lies between us and the peer. IPv6 always demands them, so
+    /// for IPv6 the host computes them.
     Spared,
 }
 

@@ -7,11 +7,11 @@ use crate::Nanos;
 /// How many gaps between arrivals are remembered.
 const GAPS: usize = 8;
 
-/// Losing the core may cost at most one part in this many of a node's time: the node then sleeps
-/// instead of spinning for this many times the gap.
+/// Losing the core may cost a node at most one part in this many of its time. Therefore, after a
+/// gap in which another thread had the core, the node does not spin for this many times the gap.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest time that it does not spin for that reason.
+/// The longest time for which a node does not spin after such a gap.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
 /// After this many consecutive yields that gave the core to another thread, the core counts as
@@ -37,21 +37,24 @@ pub struct Policy {
     pub mode: Mode,
     /// How long to spin after isolated work: long enough to catch a peer that answers at once.
     pub spin_least: Duration,
-    /// How long to spin while work keeps coming; also the longest gap that counts as such. More
-    /// than two wake-ups, or two sleeping peers would keep waking one another.
+    /// How long to spin while work keeps coming; also the longest gap between arrivals at which
+    /// work counts as "coming". Must be longer than two wake-ups take, because otherwise two
+    /// sleeping peers would keep waking one another.
     pub spin_most: Duration,
     /// How long to spin before yielding, so that a thread on the same core gets to run.
     pub yield_after: Duration,
-    /// A gap between two idle iterations from which on another thread must have had the core.
+    /// If the gap between two idle iterations is at least this long, another thread must have had
+    /// the core.
     pub robbed_after: Duration,
-    /// How long not to spin or yield after such a gap, at least; otherwise 32 times the gap. The
-    /// scheduler wakes a sleeper before threads that only compute, but one that spins or yields
-    /// waits for their time slices to end.
+    /// The shortest time for which the node does not spin or yield after such a gap; after a longer
+    /// gap it is 32 times the gap, at most 1 s. The scheduler runs a thread that wakes up before
+    /// threads that only compute, but a thread that spins or yields waits until their time slices
+    /// end.
     pub robbed_for: Duration,
-    /// A yield that takes this long gave the core to a thread that spins itself: it is almost
-    /// [`yield_after`](Self::yield_after). Three in a row count as losing the core: two peers on
-    /// one core would each spin while the other has work to do. The kernel's own threads, which
-    /// serve the disk, take less.
+    /// A yield that takes at least this long gave the core to another thread that spins; the value
+    /// is a little less than [`yield_after`](Self::yield_after). Three such yields in a row count
+    /// as losing the core, because two peers on one core would each spin while the other has work
+    /// to do. The kernel's own threads, which serve the disk, take less time.
     pub shared_after: Duration,
 }
 

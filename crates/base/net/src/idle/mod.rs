@@ -148,7 +148,7 @@ impl Idle {
         let mut fds: [PollFd<'_>; MAX_SOURCES + 1] = std::array::from_fn(|i| {
             PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN)
         });
-        // The bell comes after the sources. It is left out if only its owner knows it.
+        // The bell comes after the sources. It is left out if there is no waker that could ring it.
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
         let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());

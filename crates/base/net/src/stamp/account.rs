@@ -13,8 +13,8 @@ use super::ticks;
 pub struct ThreadAccount {
     /// When it was read, in [`ticks`].
     pub at: u64,
-    /// Time the thread ran, in ns. A guest excludes the time stolen by its hypervisor, if the
-    /// hypervisor reports it.
+    /// Time the thread ran, in ns. In a virtual machine, this excludes the time stolen by the
+    /// hypervisor, if the hypervisor reports it.
     pub ran_ns: u64,
     /// Involuntary context switches: another thread was given the core.
     pub preempted: u64,

@@ -24,9 +24,9 @@ use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
 /// Frames up to this many bytes are copied and sent at the flush; longer ones are sent from where
-/// they lie. Jumbo Ethernet's frames are below it, so they are sent in runs. Copying this much
-/// costs about 0.3 us; a system call for each frame would cost 1 to 2 us (256 KB in frames of 4 KB:
-/// 150 us one by one).
+/// they lie. Jumbo Ethernet's frames are shorter than this, so the driver sends them in runs (many
+/// frames to one peer in one call). Copying this much costs about 0.3 us; a system call for each
+/// frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150 us one by one).
 pub const SMALL_FRAME: usize = 9216;
 
 /// The size of the kernel's socket buffers, in bytes each way; without the right to force it, at
@@ -90,8 +90,8 @@ impl Udp {
     }
 
     /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens;
-    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns those peers. For sockets
-    /// that reach a few servers; a server's would wake it for every client that has exited.
+    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns those peers. Only for
+    /// sockets that reach a few servers: a server would be woken for every client that has exited.
     ///
     /// # Errors
     /// The operating system's error when it does not support `IP_RECVERR` or `IPV6_RECVERR`.
@@ -345,7 +345,7 @@ impl Port {
 }
 
 /// Calls again after a signal, and once more when the kernel reports an error of an earlier
-/// datagram, perhaps to another peer: then it has not sent this one.
+/// datagram, perhaps to another peer: in that case the kernel has not sent this datagram.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut reports = 1;
     loop {

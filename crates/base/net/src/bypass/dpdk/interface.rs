@@ -1,8 +1,8 @@
 //! The state of a kernel network interface below one of DPDK's devices.
 //!
 //! `af_packet` and `af_xdp` report their link as up from start to stop, whatever happens to the
-//! interface below. The kernel reports every change over netlink (`man 7 rtnetlink`); finding that
-//! there is none costs one call.
+//! interface below. The kernel reports every change over netlink (`man 7 rtnetlink`); a poll that
+//! finds no change costs one system call.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};

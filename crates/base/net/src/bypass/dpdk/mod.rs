@@ -59,8 +59,8 @@ pub(super) struct Dpdk {
     /// Kept because a device that shares an interface with the kernel may need it when it is
     /// reopened.
     _shared_interface: Option<SharedInterface>,
-    /// Whether the device is not reopened when another interface has taken the name of the one
-    /// below, which may not be the one the user meant.
+    /// If true, the device is not reopened when another interface has taken the name of the
+    /// interface below: the user may not have meant that other interface.
     pinned: bool,
     /// Dropped after all fields that hold its frames.
     pool: Pool,
@@ -120,7 +120,7 @@ impl Dpdk {
         self.interface.as_ref().is_none_or(Interface::is_up)
     }
 
-    /// Returns whether there is a kernel's interface below it.
+    /// Returns whether there is a kernel's interface below the device.
     pub(super) fn has_interface(&self) -> bool {
         self.interface.is_some()
     }

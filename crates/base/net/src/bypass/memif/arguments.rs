@@ -1,7 +1,7 @@
 //! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
 //! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
-//! be either program.
+//! run Sprat or DPDK.
 
 use std::io;
 

@@ -36,8 +36,8 @@ pub(super) const MAX_BACKLOG: usize = 512;
 /// Interval of a client's attempts to connect to a server that is not there.
 const RECONNECT: Duration = Duration::from_millis(20);
 
-/// Timeout of the handshake, after which it starts again. On an overloaded machine it takes a
-/// while, and one that is always restarted too early never finishes.
+/// Timeout of the handshake, after which it starts again. On an overloaded machine a handshake
+/// takes longer, and if it were restarted too early each time, it would never finish.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// The largest number of descriptors that wake an interface.
@@ -317,7 +317,7 @@ impl Memif {
         }
     }
 
-    /// Advances the handshake, checks whether the peer is still there, and returns that.
+    /// Advances the handshake, and returns whether the peer is still there.
     pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         if let Err(error) = self.advance(now) {
             self.disconnect(&error);

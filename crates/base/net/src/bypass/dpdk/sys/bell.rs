@@ -14,8 +14,8 @@ use rustix::net::{AddressFamily, sockopt};
 /// Families of the sockets by which DPDK uses the kernel's interfaces: `af_packet` and `af_xdp`.
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::PACKET, AddressFamily::XDP];
 
-/// A descriptor that polls readable when frames have arrived. It stays valid when the device has
-/// closed its own, but then rings no more.
+/// A descriptor that *rings*, which means that it polls readable, when frames have arrived. It
+/// stays valid when the device has closed its own descriptor, but rings no more then.
 pub(in crate::bypass) enum Bell {
     /// An epoll set with the device's interrupt. Once armed it rings for the next frame, until it
     /// is [cleared](Self::clear). The interrupt is edge-triggered, so that we need not read its

@@ -21,11 +21,12 @@ const DESCRIPTORS: u16 = 1024;
 /// Ports that are open in this process.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// An open device with one queue each way: its only one, or the thread's own.
+/// An open device, with the queues that its thread uses: usually one each way.
 pub(in crate::bypass) struct Device {
     port: u16,
     queue: u16,
-    /// The number of this thread's queues: it polls them in turn, and sends by the first.
+    /// The number of this thread's queues, of which `queue` is the first. The thread polls them in
+    /// turn, and sends by the first.
     queues: u16,
     next_queue: u16,
     /// The state shared with other threads, if several have queues of the device.
@@ -44,8 +45,8 @@ pub(in crate::bypass) struct Device {
     open: bool,
     /// Its counters from before it was reopened.
     before: DeviceCounters,
-    /// Makes it `!Sync`: queues have no lock; the device may move between threads, but one at a
-    /// time uses it.
+    /// Makes it `!Sync`, because queues have no lock: the device may move between threads, but only
+    /// one thread may use it at a time.
     _thread: PhantomData<Cell<()>>,
 }
 

@@ -51,7 +51,7 @@ pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     }
     ffi::load()?;
     let arguments = arguments(scope, devices)?;
-    // DPDK pins the thread that starts it, so that must be one we do not need.
+    // DPDK pins the thread that starts it to a core, so a thread starts it that does nothing else.
     let result =
         thread::spawn(move || init(arguments)).join().expect("starting DPDK does not panic");
     result.map_err(|code| error("start DPDK", code))?;
@@ -70,7 +70,7 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
     arguments.push(format!("-m{MEMORY_MIB}"));
     arguments.extend(["--no-telemetry", "--log-level=*:warning"].map(str::to_owned));
     let memory: &[_] = if free_huge_pages_mib() >= MEMORY_MIB {
-        // The latter is for devices that share frames between processes.
+        // Devices that share frames between processes need the second argument.
         &["--in-memory", "--single-file-segments"]
     } else {
         &["--no-huge", "--no-shconf"]
@@ -133,8 +133,8 @@ pub(super) fn error(task: &str, code: c_int) -> io::Error {
     io::Error::new(system.kind(), format!("cannot {task}: {system}{said}"))
 }
 
-/// The calling thread's registration with DPDK, by which it takes and returns frames without a
-/// lock. A thread may have several.
+/// The calling thread's registration with DPDK, with which the thread takes and returns frames
+/// without a lock. A thread may have several.
 pub(in crate::bypass) struct ThreadRegistration {
     /// Makes it `!Send`: it must be dropped on the thread that registered.
     _thread: PhantomData<*const ()>,

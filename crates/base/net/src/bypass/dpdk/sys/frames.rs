@@ -83,11 +83,11 @@ impl Drop for Buffers {
 
 /// A node's source of frames, with a small stock of its own.
 pub(in crate::bypass) struct Pool {
-    /// Returned first.
+    /// Its frames are returned before `buffers` is dropped.
     stash: Vec<Draft>,
     buffers: Arc<Buffers>,
-    /// Makes it `!Sync`: it uses the cache of the thread it is on, so one thread at a time may have
-    /// it.
+    /// Makes it `!Sync`: a call uses DPDK's cache of the calling thread, so only one thread may use
+    /// the pool at a time.
     _thread: PhantomData<Cell<()>>,
 }
 
@@ -166,8 +166,9 @@ pub(in crate::bypass) struct Draft(RawFrame);
 unsafe impl Send for Draft {}
 
 impl Draft {
-    /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. They hold
-    /// old contents until they are written, but never those of another process: the pool is ours.
+    /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. Until they
+    /// are written, the bytes hold old contents, but never those of another process, because the
+    /// pool belongs to this process.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
@@ -195,7 +196,8 @@ impl Drop for Draft {
     }
 }
 
-/// A received frame on its way to another thread. Dropping it, on any thread, returns it.
+/// A received frame on its way to another thread. Dropping it, on any thread, returns the frame to
+/// its pool.
 pub(in crate::bypass) struct Parcel(RawFrame);
 
 // SAFETY: a frame belongs to its owner alone, and any thread may return it.

@@ -1,5 +1,5 @@
-//! The XDP program attached to an interface. Ours stays attached when we are killed, and DPDK
-//! refuses an interface that has one.
+//! The XDP program attached to an interface. Sprat's program stays attached when the process is
+//! killed, and DPDK refuses an interface that has a program attached.
 
 use std::io;
 

@@ -34,8 +34,8 @@ pub(super) struct Program {
     pub(super) map: u64,
 }
 
-/// Registers. A kernel function takes its arguments in 1 to 3; its result and the program's are in
-/// 0.
+/// Registers. A kernel function takes its arguments in registers 1 to 3. Register 0 holds the
+/// function's result, and at the end the program's.
 const R0: u8 = 0;
 const R1: u8 = 1;
 /// The start and end of the frame.
@@ -153,8 +153,8 @@ impl Assembler {
         self.jump(0x16, register, 0, value, to);
     }
 
-    /// Jumps to the kernel if the frame is shorter. The kernel's verifier demands this check before
-    /// a load.
+    /// Passes the frame to the kernel if it is shorter than `bytes`. The kernel's verifier demands
+    /// this check before a load.
     fn unless_long_enough(&mut self, bytes: i16) {
         self.push(0xbf, AT, FRAME, 0, 0);
         self.push(0x07, AT, 0, 0, i32::from(bytes));
@@ -173,7 +173,7 @@ impl Assembler {
         self.labels.push((to, self.instructions.len()));
     }
 
-    /// Checks a frame, and jumps to the kernel if it is not for the node.
+    /// Checks a frame, and passes it to the kernel if it is not for the node.
     fn check_frame(&mut self, node: &NodeFilter) {
         self.load(4, FRAME, R1, MD_DATA);
         self.load(4, END, R1, MD_DATA_END);
