@@ -295,8 +295,9 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Truncates the file to `offset`. If the file ends before `offset`, this frees the blocks reserved
-/// beyond its end, because ext4 and XFS free them when a file is truncated to its present size.
+/// Truncates the file to `offset`. If the file ends at or before `offset`, this frees the blocks
+/// reserved beyond its end, because ext4 and XFS free them when a file is truncated to its present
+/// size.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))

@@ -51,7 +51,7 @@ struct Pending {
     sequence: u64,
     due: u64,
     fault: Option<Fault>,
-    /// For a sync, the writes it makes durable: those complete when it started.
+    /// For a sync, the writes that it makes durable. They were complete when the sync started.
     covers: Vec<u64>,
 }
 
@@ -75,8 +75,8 @@ struct State {
     opened: bool,
 }
 
-/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable; of the rest,
-/// the seed decides sector by sector.
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable. The seed
+/// decides for each other sector whether its write is kept.
 ///
 /// Open it by [`MemControl::open`]. Time is virtual: operations complete when
 /// [`MemControl::set_now`] or a [`wait`](Disk::wait) has advanced it far enough.

@@ -10,7 +10,8 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
-/// Several threads repeatedly lock and remove the same file: none ever holds one without a name.
+/// Several threads repeatedly lock and remove the same file. No thread ever holds the lock of a
+/// file that has lost its name.
 #[test]
 fn a_file_that_is_locked_has_its_name() {
     let directory = tempfile::tempdir().unwrap();

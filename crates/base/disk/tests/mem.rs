@@ -1,4 +1,5 @@
-//! The disk in memory keeps its promises, and no more.
+//! Tests that a crash of the disk in memory keeps all bytes that are certain, and may lose all
+//! others.
 
 use proptest::prelude::*;
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Fault, Latency, MemControl, MemDisk, Op, ReadAt};
@@ -30,8 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After a crash each sector holds bytes of some write, none older than the last one that was
-    /// certain. Writes of a block are one at a time, as the trait demands.
+    /// After a crash each sector holds bytes of some write, none older than the last write that was
+    /// certain. Each block has only one write in flight at a time, as the trait demands.
     #[test]
     fn a_crash_loses_nothing_certain(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let control = MemControl::new(seed);

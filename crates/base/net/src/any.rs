@@ -125,8 +125,9 @@ impl AnyDriver {
         }
     }
 
-    /// Returns a peer whose host has reported since the last call that no process listens there.
-    /// Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect) report this.
+    /// Returns a peer whose host has reported since the last call that no process listens at the
+    /// peer's port. Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect)
+    /// report this.
     pub fn take_refusal(&mut self) -> Option<SocketAddr> {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.take_refusal(),

@@ -6,11 +6,11 @@
 pub struct Counters {
     /// Frames handed to the node.
     pub frames_in: u64,
-    /// Bytes of those frames, without the headers below them.
+    /// Bytes of the frames handed to the node, without the headers below them.
     pub bytes_in: u64,
     /// Frames handed to the kernel, or kept for a connection that has yet to take them.
     pub frames_out: u64,
-    /// Bytes of those frames.
+    /// Bytes of the frames in `frames_out`.
     pub bytes_out: u64,
     /// Frames not sent because a queue or buffer was full (`EAGAIN`, `ENOBUFS`, or a limit of the
     /// driver).

@@ -65,7 +65,8 @@ impl Scale {
     }
 }
 
-/// The latest durations of one stage, in ticks; or numbers of events, where [`stamp`]s count those.
+/// The latest durations of one stage, in ticks; or numbers of events, where [`stamp`]s count
+/// events.
 #[derive(Clone, Debug)]
 pub struct RecentSamples {
     kept: Vec<u32>,
@@ -93,7 +94,7 @@ impl RecentSamples {
         self.count += 1;
     }
 
-    /// Drops the samples; [`count`](Self::count) goes on.
+    /// Drops the samples, without resetting [`count`](Self::count).
     pub fn clear(&mut self) {
         self.kept.clear();
         self.next = 0;

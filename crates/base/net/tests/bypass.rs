@@ -115,7 +115,7 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
         let to = server.local_addr();
         meet(&mut client, &mut server, to.ip());
         exchange(&mut client, &mut server, to, &[100; 50]);
-        // The server goes in the middle of a burst.
+        // The server exits in the middle of a burst.
         for number in 0..2000 {
             send(client.tx(), to, &frame(number, 1000));
         }

@@ -147,7 +147,7 @@ fn talk_to_all(client: &mut BypassDriver) {
     assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
 }
 
-/// Neither a node that reads nothing nor one that has exited stops the others.
+/// If a node reads nothing, or has exited, the other nodes go on.
 fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
     let last = NODES - 1;
     let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));

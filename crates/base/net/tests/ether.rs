@@ -256,7 +256,7 @@ fn a_neighbour_that_moves_is_followed() {
     let mut moved = Node::new(settings("10.0.0.2:8"), 5);
     introduce(&mut moved, &mut a);
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
-    // Its datagrams alone suffice, too.
+    // Datagrams from the neighbour, without a reply to a solicitation, have the same effect.
     introduce(&mut b, &mut a);
     let frame = b.frame(a.address(), b"here");
     assert!(matches!(a.read(&frame), FrameEvent::Datagram { .. }));

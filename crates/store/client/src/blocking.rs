@@ -151,7 +151,7 @@ impl Client {
     /// Submits an operation without waiting for it; see [`wait`](Self::wait). It is sent at once.
     ///
     /// # Errors
-    /// Those found before anything is sent, such as [`Error::TooManyPending`].
+    /// Errors that are found before anything is sent, such as [`Error::TooManyPending`].
     pub fn submit(&mut self, request: &Request<'_>) -> Result<Ticket, Error> {
         let (now, tag) = (self.now(), self.next_tag());
         self.core.submit(now, tag, request, now + self.timeout)?;

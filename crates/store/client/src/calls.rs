@@ -306,7 +306,7 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on `table` for which no answer will come: they must not be sent again, and
+    /// Ends operations on `table` that will get no answer, because they must not be sent again, and
     /// `place` shows that the server to which they were sent no longer has their tablet.
     pub(crate) fn give_up_moved(
         &mut self,

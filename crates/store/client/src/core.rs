@@ -215,8 +215,8 @@ impl Core {
     }
 
     /// Ends operations for a coordinator when all coordinators refuse connections and none has ever
-    /// answered this client. If one has answered before, the client goes on trying: the coordinator
-    /// is being restarted, or another takes over.
+    /// answered this client. If a coordinator has answered before, the client goes on trying,
+    /// because the coordinator may be restarted or another may take over.
     fn handle_refusals(&mut self, sink: AnswerSink<'_>) {
         let refusals = (0..).zip(&mut self.ports);
         let refusals = refusals.flat_map(|(port, of)| {

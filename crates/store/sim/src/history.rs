@@ -289,8 +289,8 @@ impl History {
         self.pages.clear();
     }
 
-    /// Discards the results of reads with numbers below `first`: the servers that answered them may
-    /// not have known changes made at other servers. Responses to changes remain.
+    /// Discards the results of reads with numbers below `first`, because the servers that answered
+    /// may have been unaware of changes made at other servers. Responses to changes remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {

@@ -170,7 +170,8 @@ impl Server {
         self.retransmissions + living
     }
 
-    /// Opens the log on the disk. The server serves when the time that this takes has passed.
+    /// Opens the log on the disk. The server begins to serve after the virtual time that opening
+    /// the log takes.
     ///
     /// # Errors
     /// A message, when the log cannot be opened although the disk worked.

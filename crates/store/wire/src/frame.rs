@@ -23,8 +23,8 @@
 //!
 //! **How loss is distinguished from an unfinished write.** A chunk header states how much of its
 //! segment was durable when it was written ([`ChunkHeader::durable`]). An invalid chunk that a
-//! later chunk states as durable is damage; one that no later chunk states as durable was being
-//! written when the power failed, and was not acknowledged.
+//! later chunk states as durable is damage. An invalid chunk that no later chunk states as durable
+//! was being written when the power failed, and was not acknowledged.
 //!
 //! # Replicas of other servers' segments
 //! `replicas.sprat` has the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that
@@ -34,9 +34,9 @@
 //!   the file header's incarnation is never below one in use. So a backup that receives a segment
 //!   for a second time can tell the new chunks from those of the first time.
 //! - **Freed frames are marked.** The last block of a frame is a mark: a chunk header of segment
-//!   [`FREED`]. The mark frees replicas of its incarnation and of lower ones. It is apart from the
-//!   chunks that it frees, so a torn mark damages nothing, and it still covers old chunks in the
-//!   frame after the next replica has begun.
+//!   [`FREED`]. The mark frees replicas of its incarnation and of lower ones. The mark is apart
+//!   from the chunks that it frees, so a torn mark damages nothing. It still covers old chunks in
+//!   the frame after the next replica has begun.
 //! - A chunk is [`buffered`](ChunkHeader::buffered) when its bytes may have been acknowledged
 //!   before they were on disk.
 
@@ -327,7 +327,7 @@ pub enum BadChunk {
     /// The checksum matches, but a field is invalid.
     #[error("chunk header field {0} is out of range")]
     Field(&'static str),
-    /// The bytes behind the header are not those for which it was written.
+    /// The bytes behind the header differ from the bytes for which the header was written.
     #[error("chunk checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     PayloadCrc {
         /// The checksum in the header.

@@ -218,10 +218,10 @@ pub enum Request<'a> {
     Enlist {
         /// The id that the server had before; zero when it never had an id.
         server: u32,
-        /// The cluster that its data belongs to; zero when it has no data.
+        /// The cluster that the server's data belongs to; zero when the server has no data.
         cluster: u64,
         /// Number of replicas of the server's log that other servers keep; the server then keeps
-        /// replicas for them too. Zero: its log is on its own disk.
+        /// replicas of their logs. Zero: the server's log is on its own disk.
         copies: u8,
         /// The server's locator for clients.
         locator: &'a str,
@@ -728,8 +728,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the position whose tablet's server the request is for, with keys hashed by `seed`. A
-    /// request for the table as a whole has position zero.
+    /// Returns the position that decides which tablet, and so which server, the request is for.
+    /// `seed` is the seed of keys' positions. A request for a whole table has position zero.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {

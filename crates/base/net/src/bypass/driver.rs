@@ -24,8 +24,8 @@ const MAX_PARKED: usize = 64;
 /// The largest number of echo replies kept until they are taken; further ones are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Frames taken from one port before the other ports and the caller get their turn: few, so that
-/// replies are sent while the next frames are read.
+/// Number of frames taken from one port before the other ports and the caller get their turn. It is
+/// small, so that replies are sent while the next frames are read.
 const BURST: usize = 4;
 
 /// Number of times that one call polls the ports if it finds no frame. A poll costs some 10 ns. The
@@ -39,7 +39,8 @@ pub(super) const CLOCK_ITERATIONS: u32 = 64;
 /// Interval of maintenance of links and neighbours.
 pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 
-/// The interval while a port shakes hands with its peer, which waits for each answer.
+/// The interval of maintenance while a port is in the handshake with its peer, because the peer
+/// waits for each answer.
 pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
 /// The longest sleep while a neighbour is being probed.

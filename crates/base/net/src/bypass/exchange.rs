@@ -8,8 +8,8 @@
 //! ```
 //!
 //! All nodes have one address, and node i the UDP port P + i. A device that supports flow rules
-//! steers datagrams to the right queue, so that few are handed over; without rules sharing works
-//! too. Only node 0 answers requests to the address; all nodes learn from them.
+//! steers datagrams to the right queue, so that nodes hand over few. Sharing also works on a device
+//! without flow rules. Only node 0 answers requests to the address; all nodes learn from them.
 
 use sprat_host::lock;
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! A port of a host: one device of either kind.
+//! A port of a host: a memory interface, or a device that DPDK drives.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;

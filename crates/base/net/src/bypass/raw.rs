@@ -24,8 +24,8 @@ const MAX_MTU: u16 = 16_000;
 /// A device that receives and sends whole Ethernet frames unchanged.
 ///
 /// Call [`receive`](Self::receive) and [`send`](Self::send) for frames, [`poll`](Self::poll) often,
-/// and sleep on [`sources`](Self::sources). It may be opened on one thread and used on another, by
-/// one at a time.
+/// and sleep on [`sources`](Self::sources). It may be opened on one thread and used on another, but
+/// only by one thread at a time.
 pub struct RawDevice {
     port: Port,
     counters: Counters,
@@ -235,8 +235,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     {
         start_devices(&[device.to_owned()])?;
         let (dpdk, _) = Dpdk::open(Some(device), None, mtu, AcceptedFrames::All)?;
-        // A missing peer may still come. A missing interface is an error now: a retry could run in
-        // another network namespace.
+        // If the peer is missing, it may appear later. If the interface is missing, this fails at
+        // once, because a retry could run in another network namespace.
         match dpdk.state().trouble.filter(|_| dpdk.has_interface()) {
             Some(trouble) => Err(io::Error::other(trouble)),
             None => Ok(Port::Dpdk(dpdk)),

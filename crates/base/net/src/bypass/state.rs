@@ -11,7 +11,7 @@ pub struct DeviceState {
     pub driver: String,
     /// Its hardware address.
     pub mac: Mac,
-    /// Whether the link is up: the peer is there.
+    /// Whether the link is up, which means that the peer is there.
     pub up: bool,
     /// How often the link has changed.
     pub changes: u64,

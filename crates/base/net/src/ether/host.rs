@@ -390,9 +390,10 @@ impl EtherHost {
     }
 
     /// Detects links that are up and yet lead nowhere. If frames were sent to a neighbour over a
-    /// link and none came back over it, the host probes the neighbour over that link; if it does
-    /// not answer, the host uses another link until it does. Call this about every millisecond; it
-    /// passes each probe and its link to `probe`. Does nothing for a host with one link.
+    /// link and none came back over it, the host probes the neighbour over that link; if the
+    /// neighbour does not answer, the host uses another link until the neighbour answers. Call this
+    /// about every millisecond; it passes each probe and its link to `probe`. Does nothing for a
+    /// host with one link.
     pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
         if self.links.len() < 2 || now.since(self.watched) < WATCH {
             return;

@@ -11,7 +11,7 @@ use crate::Mac;
 const ENTRIES: usize = 512;
 
 /// Datagrams of at least this many bytes take turns on all links, because they are parts of long
-/// messages. Shorter ones stay on the peer's own link, which keeps them in order.
+/// messages. Shorter datagrams stay on the first of the peer's links, which keeps them in order.
 const LONG: usize = 1024;
 
 /// The routes to one peer.

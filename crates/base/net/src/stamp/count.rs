@@ -12,7 +12,8 @@ use perf_event::{Builder, Counter};
 
 use super::ticks;
 
-/// Pairs of adjacent stamps; their median difference is what a stamp itself counts.
+/// Number of pairs of adjacent stamps that are taken to find how many events a stamp itself causes:
+/// the median difference within a pair.
 const PAIRS: usize = 1001;
 
 /// An event that can be counted, for one thread and in user mode.
@@ -94,8 +95,8 @@ thread_local! {
     static COUNTER: RefCell<Option<Counter>> = const { RefCell::new(None) };
 }
 
-/// Returns a stamp to be compared with a later one of the same thread: [`ticks`], or the number of
-/// events while an [`EventCounter`] lives. It is 0 only if the counter has failed.
+/// Returns a stamp to be compared with a later stamp of the same thread: [`ticks`], or the number
+/// of events while an [`EventCounter`] lives. The stamp is 0 only if the counter has failed.
 #[inline]
 #[must_use]
 pub fn stamp() -> u64 {
@@ -163,7 +164,8 @@ impl EventCounter {
         self.event
     }
 
-    /// What a stamp itself counts: subtract it from each difference of two stamps.
+    /// Returns how many events a stamp itself causes; subtract this from each difference of two
+    /// stamps.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost

@@ -32,8 +32,8 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// it is dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
-/// Bytes gathered for one peer before they are sent without waiting for the flush: as much as stays
-/// in the cache.
+/// Number of bytes gathered for one peer at which they are sent without waiting for the flush. This
+/// many bytes stay in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
 /// Limit on the bytes that wait for all peers together; a frame that would exceed it is dropped.
@@ -51,7 +51,7 @@ const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
     .with_interval(std::time::Duration::from_secs(5))
     .with_retries(3);
 
-/// The epoll data of the listener; a connection's holds its serial and slot.
+/// The epoll data of the listener. The epoll data of a connection holds its serial and slot.
 const LISTENER: u64 = u64::MAX;
 
 /// The driver for kernel TCP, IPv4 and IPv6. Each frame follows its length of four bytes.
@@ -438,7 +438,8 @@ impl TcpTx {
         Ok(())
     }
 
-    /// Stops watching the listener until a connection closes: it would wake the node in vain.
+    /// Stops watching the listener until a connection closes, because until then it would only wake
+    /// a node that cannot accept.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.listener_paused = epoll::delete(&self.epoll, listener).is_ok();

@@ -4,10 +4,10 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// Frames gathered before they are sent without waiting for the flush.
+/// Number of frames gathered at which they are sent without waiting for the flush.
 const MAX_FRAMES: usize = 256;
 
-/// Bytes gathered before they are sent without waiting for the flush.
+/// Number of bytes gathered at which they are sent without waiting for the flush.
 const STAGE_BYTES: usize = 128 << 10;
 
 /// The largest number of segments that the kernel takes in one call with segmentation offload:
@@ -125,8 +125,8 @@ impl Stage {
         Some(run)
     }
 
-    /// Returns the frames and marks them as sent, if there are several and each is to another peer,
-    /// as when many peers get a reply at once.
+    /// Returns the frames and marks them as sent, if there are several and each is to a different
+    /// peer, for example when many peers get a reply at once.
     pub(super) fn distinct_peers(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
         if !(2..=MAX_DISTINCT).contains(&self.frames.len()) || self.first > 0 {
             return None;
@@ -149,8 +149,8 @@ impl Stage {
         self.first = 0;
     }
 
-    /// Returns the frame and marks it as sent, if there is only one, as when a single request gets
-    /// its reply.
+    /// Returns the frame and marks it as sent, if there is only one, for example the reply to a
+    /// single request.
     pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
         match self.frames.as_mut_slice() {
             [frame] if !frame.sent => {

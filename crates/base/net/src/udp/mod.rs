@@ -292,7 +292,7 @@ impl Port {
                 Err(Errno::INTR) => {}
                 // Reports an earlier datagram: see `retry`.
                 Err(Errno::CONNREFUSED) if reports > 0 => reports -= 1,
-                // The first of the rest is the one that failed.
+                // The first frame that was not sent is the frame that failed.
                 Err(error) => {
                     let (peer, bytes) = peers[sent];
                     self.settle(Err(error.into()), peer, 1, bytes);

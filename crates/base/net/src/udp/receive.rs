@@ -17,7 +17,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// its loop.
 const RECEIVE_BATCH: usize = 16;
 
-/// Room for the only expected control message, the segment size, and some to spare.
+/// Bytes of room for control messages. Only one is expected (the segment size), which needs less.
 const CONTROL_BYTES: usize = 64;
 
 /// Control messages must be aligned as `cmsghdr` is.

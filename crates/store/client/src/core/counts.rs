@@ -81,8 +81,8 @@ impl Count {
 }
 
 impl Core {
-    /// Begins a count. Its answer is that of a server to [`Request::TableStats`], with the sums of
-    /// all servers.
+    /// Begins a count. Its answer has the form of a server's answer to [`Request::TableStats`], and
+    /// contains the sums over all servers.
     pub(super) fn begin_count(
         &mut self,
         now: Nanos,

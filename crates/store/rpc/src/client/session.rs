@@ -127,8 +127,8 @@ impl Session {
     /// Returns the free slots, as a set of bits.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        // While a session is being opened, at most as many calls may wait as every server grants
-        // slots.
+        // While a session is being opened, at most `MIN_SLOTS` calls may wait, because every server
+        // grants at least this many slots.
         let usable = if matches!(self.state, State::Open | State::Verifying) {
             self.granted
         } else {

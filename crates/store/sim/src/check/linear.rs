@@ -87,8 +87,8 @@ impl Attempt {
         for call in candidates {
             let Some(after) = calls.after(call, *state) else { continue };
             let attempt = self.with(calls, call, after);
-            // A call that changes nothing, not even what is known, can be placed now, unless
-            // another call can only come before it.
+            // A call that changes neither the object nor what is known about it can be placed now,
+            // unless some other call can only come before this call.
             if after == *state && !self.is_last_chance(calls, attempt.first) {
                 return vec![attempt];
             }

@@ -678,7 +678,7 @@ impl World {
         }
     }
 
-    /// Enters the next phase if the present one is over. Returns whether that one was the last.
+    /// Enters the next phase if the present phase is over. Returns whether the history has ended.
     fn next_phase(&mut self) -> Result<bool, String> {
         let idle = self.clients.iter().all(Client::is_done);
         match self.phase {

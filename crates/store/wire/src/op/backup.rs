@@ -23,7 +23,7 @@ pub struct ReplicaId {
     pub segment: u64,
 }
 
-/// Bits of a segment's id; those of the server's id are above them.
+/// Bits of a segment's id. The bits above them hold the server's id.
 const SEGMENT_BITS: u32 = 40;
 const OFFSET_BITS: u32 = 24;
 const _: () =
@@ -70,8 +70,8 @@ pub enum BackupRequest<'a> {
         offset: u32,
         /// Whether the segment ends with these bytes.
         sealed: bool,
-        /// The replica replaces a lost one, and acknowledged bytes behind these are still missing.
-        /// The replica does not count until a write without this flag arrives.
+        /// Whether the replica replaces a lost one and still lacks acknowledged bytes after
+        /// `bytes`. The replica does not count until a write without this flag arrives.
         replacement: bool,
         /// The edition of the segment that these bytes belong to, at most [`MAX_EDITION`]. Edition
         /// 0 is the log as it was written. A later edition has the same content in other bytes, and

@@ -17,8 +17,8 @@ pub struct RecoveryOrder {
     pub min_open: u64,
     /// Number of servers that recover parts of this master, as far as the coordinator knows.
     pub askers: u32,
-    /// Tablets to recover, ascending. The number with each is the first segment of the master's log
-    /// whose entries count for that tablet.
+    /// Tablets to recover, ascending. The number with each tablet is a segment of the master's log;
+    /// entries of earlier segments do not count for this tablet.
     pub tablets: Vec<(Tablet, u64)>,
 }
 
@@ -35,7 +35,7 @@ pub struct Assignment {
     pub min_open: u64,
     /// Servers that keep replicas for others, this server included.
     pub members: Vec<ServerRecord>,
-    /// Masters whose replicas are still needed, so that the server must keep them.
+    /// Masters whose replicas are still needed; the server must keep these replicas.
     pub masters: Vec<u32>,
     /// The id that the next server to enlist gets; `masters` says nothing about this id and higher
     /// ones. Zero: the map has not changed, and only the lease is valid.

@@ -90,7 +90,7 @@ pub struct MoveCursor {
 }
 
 impl MoveCursor {
-    /// The cursor before all positions. Its value is the last position, so no other cursor needs
-    /// it: nothing follows the last position.
+    /// The cursor before all positions. Its value is the last position, which no other cursor
+    /// needs, because nothing follows the last position.
     pub const FROM_START: u64 = u64::MAX;
 }

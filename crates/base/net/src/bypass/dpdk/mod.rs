@@ -28,7 +28,7 @@ pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegis
 /// `MAX_OUTGOING - BATCH` or more drops the oldest, so that `MAX_OUTGOING - 2 * BATCH` remain.
 const MAX_OUTGOING: usize = 512;
 
-/// Waiting frames that are sent without waiting for the flush.
+/// Number of waiting frames at which they are sent without waiting for the flush.
 const BATCH: usize = 32;
 
 /// A last part of at least this many bytes is passed in place to a device that copies frames. Below

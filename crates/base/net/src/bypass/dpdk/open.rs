@@ -22,8 +22,8 @@ const FRAMES: u32 = 4095;
 /// Smallest buffer of a frame: some devices accept no less.
 const LEAST_ROOM: usize = 2048;
 
-/// Cards count a buffer's size in steps of this and do not use the rest; a frame that needed the
-/// rest would be split.
+/// Cards use only whole steps of this many bytes of a buffer; a frame that is longer than these
+/// steps would be split.
 const ROOM_STEP: usize = 1024;
 
 /// The largest number of a device's queues that one node polls; a larger argument is lowered to

@@ -32,7 +32,7 @@ enum State {
     Asleep,
 }
 
-/// How far a device has come on the way to sleep.
+/// The step that a device has reached on the way to the node's sleep.
 pub(super) struct Sleep(Cell<State>);
 
 impl Sleep {

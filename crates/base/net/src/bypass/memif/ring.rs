@@ -353,8 +353,9 @@ impl Receiver {
         }
     }
 
-    /// Prefetches the next slot and the first lines of its frame together, the frame from where it
-    /// probably lies: reading the slot first would mean one cache miss after the other.
+    /// Prefetches the next slot, and the first lines of its frame from where the frame probably
+    /// lies. If we read the frame's place from the slot first, one cache miss would follow the
+    /// other.
     #[inline]
     fn prefetch_next(&self, regions: &[Region]) {
         self.layout.region(regions).prefetch(self.layout.slot_at(self.next));
@@ -444,8 +445,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whichever end created the ring, and in whatever order both work, frames come out as they
-        /// went in, and none is lost.
+        /// Frames come out as they went in, and none is lost, whichever end created the ring, and
+        /// in whatever order both ends work.
         #[test]
         fn a_ring_is_a_queue(
             to_server in any::<bool>(),

@@ -43,7 +43,7 @@ pub(in crate::bypass) struct Device {
     setup: Option<Setup>,
     /// False if it could not be reopened: then there is no port.
     open: bool,
-    /// Its counters from before it was reopened.
+    /// The device's counters from before it was reopened.
     before: DeviceCounters,
     /// Makes it `!Sync`, because queues have no lock: the device may move between threads, but only
     /// one thread may use it at a time.
@@ -141,9 +141,9 @@ impl Device {
         }
     }
 
-    /// Closes the device and opens, sets up and starts it again with the same settings, because the
-    /// interface below it was replaced. Its hardware address may have changed afterwards. The pool
-    /// stays the same.
+    /// Closes the device and opens, sets up and starts it again with the same settings and pool,
+    /// because the interface below it was replaced. The device's hardware address may be another
+    /// one afterwards.
     ///
     /// # Errors
     /// Errors of DPDK. Until another attempt succeeds there is no device, and it counts as stopped.
@@ -279,7 +279,8 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the device receive frames to this group besides its own and broadcasts.
+    /// Makes the device receive frames to this group, in addition to broadcasts and frames to its
+    /// own address.
     ///
     /// # Errors
     /// Errors of DPDK.

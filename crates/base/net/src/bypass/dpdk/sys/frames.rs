@@ -135,7 +135,7 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        // The call takes all or none, and there may be fewer frames left than a full stock.
+        // The call takes `count` frames or none, and the pool may have fewer than `STASH` left.
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
             // SAFETY: the pool lives as long as `self`; the stash is empty and has room for `count`
@@ -157,8 +157,8 @@ impl Pool {
     }
 }
 
-/// A frame being written. Its owner keeps it until a device has taken it; dropping it returns it to
-/// the pool.
+/// A frame being written. Its owner keeps the frame until a device has taken it. Dropping the frame
+/// returns it to the pool.
 #[repr(transparent)]
 pub(in crate::bypass) struct Draft(RawFrame);
 
@@ -233,7 +233,7 @@ impl Drop for Parcel {
     }
 }
 
-/// The frames of one receive; empty between two of them.
+/// The frames of one receive; empty between two receives.
 pub(in crate::bypass) struct Burst {
     frames: Box<[RawFrame; BURST]>,
     count: usize,
@@ -365,7 +365,7 @@ pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> us
     let took = usize::from(unsafe {
         ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count)
     });
-    // The device owns those now.
+    // The device owns these frames now.
     frames.drain(..took).for_each(std::mem::forget);
     took
 }

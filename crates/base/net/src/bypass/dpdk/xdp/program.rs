@@ -22,7 +22,7 @@ pub(super) struct NodeFilter {
 /// Which frames go to the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum RedirectedFrames {
-    /// Those for a node.
+    /// Frames for a node.
     Node(NodeFilter),
     /// All frames.
     All,
@@ -58,7 +58,7 @@ const MD_QUEUE: i16 = 16;
 const PASS: i32 = 2;
 
 /// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key, or returns
-/// its flags if there is none.
+/// the argument `flags` if the map has no such socket.
 const REDIRECT_MAP: i32 = 51;
 
 const ARP: u16 = 0x0806;
@@ -84,7 +84,7 @@ enum Label {
 }
 
 impl Program {
-    /// Assembles the program that redirects those frames.
+    /// Assembles the program that redirects the frames that `redirected` names.
     pub(super) fn of(redirected: &RedirectedFrames) -> Self {
         let mut code = Assembler::default();
         code.push(0xbf, CONTEXT, R1, 0, 0);
