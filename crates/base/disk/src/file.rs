@@ -82,10 +82,10 @@ pub fn is_named(
     }
 }
 
-/// A [`Disk`] in a file, which this process has locked as long as it is open.
+/// A [`Disk`] in a file. This process locks the file as long as the disk is open.
 ///
 /// [`open`](Self::open) picks the fastest way to durable writes that the system offers, and
-/// [`describe`](Self::describe) says which that is.
+/// [`describe`](Self::describe) says which way that is.
 pub struct FileDisk {
     path: PathBuf,
     file: Arc<File>,

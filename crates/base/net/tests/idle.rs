@@ -217,7 +217,7 @@ fn no_ring_is_lost() {
             }
         }
     });
-    // Without a deadline a lost ring would hang here, not only be slow.
+    // The node rests without a deadline, so a lost ring would hang here, not only be slow.
     while taken.load(Ordering::SeqCst) < rounds {
         let seen = posted.load(Ordering::SeqCst);
         if seen > taken.swap(seen, Ordering::SeqCst) {

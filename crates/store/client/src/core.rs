@@ -38,7 +38,7 @@ const IDLE_ITERATIONS: u32 = 1024;
 /// Tag bit of the client's own requests; it is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
 
-/// Tag bits that are the client's own.
+/// Tag bits that mark the client's own requests.
 const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG;
 
 /// How long the client waits for the coordinator to locate a table.
@@ -207,8 +207,8 @@ impl Core {
         Ok(ServerHandle { port, peer })
     }
 
-    /// Makes operations wait, until their deadlines, for coordinators that refuse connections, as
-    /// while a cluster is being started. Without this call, an operation fails with
+    /// Makes operations wait, until their deadlines, for coordinators that refuse connections, for
+    /// example while a cluster is being started. Without this call, an operation fails with
     /// [`Error::ConnectionRefused`] once all coordinators have refused and none has ever answered.
     pub fn wait_for_coordinators(&mut self) {
         self.refused = None;

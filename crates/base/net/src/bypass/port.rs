@@ -87,7 +87,7 @@ impl Port {
         }
     }
 
-    /// Returns the pool of its frames, if DPDK drives it.
+    /// Returns the pool of the device's frames, if DPDK drives the device.
     #[cfg(feature = "dpdk")]
     pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
         match self {
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    /// Returns the number of frames that its queue or pool holds.
+    /// Returns the number of frames that the device's queue or pool holds.
     pub(super) fn frames_max(&self) -> usize {
         match self {
             Self::Memif(_) => memif::MAX_BACKLOG,
@@ -129,7 +129,7 @@ impl Port {
         each!(self, device => device.discard_waiting())
     }
 
-    /// Returns whether the kernel's interface below it was removed.
+    /// Returns whether the kernel's interface below the device was removed.
     pub(super) fn is_interface_removed(&self) -> bool {
         match self {
             Self::Memif(_) => false,
@@ -138,7 +138,7 @@ impl Port {
         }
     }
 
-    /// Returns the socket of the kernel's interface below it, if there is one.
+    /// Returns the socket of the kernel's interface below the device, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memif(_) => None,

@@ -143,7 +143,8 @@ pub(super) struct Discovery {
 pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option of an advertisement: the target's hardware address.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Advertisement flags: it answers a solicitation; it overrides cached entries.
+/// Flags of an advertisement: that it answers a solicitation; then, that it overrides cached
+/// entries.
 pub(super) const SOLICITED: u32 = 0x4000_0000;
 pub(super) const OVERRIDE: u32 = 0x2000_0000;
 /// The multicast group of all nodes on a link.

@@ -29,7 +29,7 @@ const ECHO_HEAD: usize = 4;
 pub struct HostSettings {
     /// The host's address and UDP port.
     pub address: SocketAddr,
-    /// Leading bits of the address that it shares with its neighbours.
+    /// Number of leading bits of the address that the host shares with its neighbours.
     pub prefix: u8,
     /// The router to all hosts that are not neighbours. Without one every peer counts as a
     /// neighbour.

@@ -11,7 +11,7 @@ pub(super) const MAX_TEXT: usize = 1024;
 pub struct LocatorError {
     /// The text, cut if it is longer than a locator can be.
     pub text: String,
-    /// What is wrong with it, and how to correct it.
+    /// What is wrong with the text, and how to correct it.
     pub fault: LocatorFault,
 }
 

@@ -51,8 +51,8 @@ pub enum Transport {
 pub struct Bypass {
     /// Hardware address of the first device; the device's own when absent.
     pub mac: Option<Mac>,
-    /// Leading bits of the host's address that its neighbours share; without it every peer counts
-    /// as a neighbour.
+    /// Number of leading bits of the host's address that its neighbours share; if `None`, every
+    /// peer counts as a neighbour.
     pub prefix: Option<u8>,
     /// The router to all hosts that are not neighbours.
     pub gateway: Option<IpAddr>,

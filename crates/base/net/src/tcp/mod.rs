@@ -237,7 +237,7 @@ impl Transmit for TcpTx {
                 continue;
             };
             conn.dirty = false;
-            // It may be blocked by now, or a long frame may have flushed it.
+            // The connection may be blocked by now, or a long frame may have flushed it.
             if !conn.blocked && !conn.outbox.is_empty() {
                 self.write(slot);
             }
@@ -276,7 +276,7 @@ impl TcpTx {
     /// Closes connections that have carried nothing since the last call; returns how many.
     pub fn close_idle(&mut self) -> usize {
         let mut closed = 0;
-        // Backwards, because closing one moves the last into its position.
+        // Backwards, because closing a connection moves the last connection into its position.
         for position in (0..self.table.len()).rev() {
             let slot = self.table.slot_at(position);
             let Some(conn) = self.table.get_mut(slot) else { continue };

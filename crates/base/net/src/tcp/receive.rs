@@ -113,7 +113,8 @@ fn read_frames<T>(
 ) -> usize {
     let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
     let (peer, serial) = (conn.peer, conn.serial);
-    // Taken out of the connection, which the sink may send to or even close.
+    // The inbox is taken out of the connection, because the sink may send over the connection or
+    // close it.
     let mut inbox = std::mem::take(&mut conn.inbox);
     let mut frames = 0;
     let mut open = true;

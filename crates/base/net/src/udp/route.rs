@@ -9,7 +9,8 @@ use rustix::net::sockopt;
 /// The largest UDP payload, in bytes: 65,535 less the IPv4 and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
 
-/// Assumed if the kernel has no answer: what every IPv6 path carries, less its headers.
+/// The payload assumed if the kernel knows no route: the 1280 bytes that every IPv6 path carries,
+/// less the headers.
 const FALLBACK: usize = 1280 - V6_HEADERS;
 
 const V4_HEADERS: usize = 20 + 8;

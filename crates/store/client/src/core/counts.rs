@@ -7,7 +7,7 @@ use crate::types::TableStats;
 use sprat_net::Nanos;
 use sprat_wire::op::{Answer, Request, Status, push_counter};
 
-/// The largest number of counts in progress in one client; another fails with
+/// The largest number of counts in progress in one client; a further count fails with
 /// `Error::TooManyPending`.
 pub(super) const MAX_COUNTS: usize = 64;
 

@@ -259,8 +259,8 @@ impl Session {
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
-            // A router has reported a narrower link. If the server accepted an earlier offer, its
-            // frames are too wide.
+            // A router has reported a narrower link. If the server accepted an earlier offer, the
+            // frames of that offer are too wide.
             self.link.mtu = mtu;
             self.nonce = io.random.draw_u32();
         }

@@ -31,8 +31,8 @@ const MAX_OUTGOING: usize = 512;
 /// Number of waiting frames at which they are sent without waiting for the flush.
 const BATCH: usize = 32;
 
-/// A last part of at least this many bytes is passed in place to a device that copies frames. Below
-/// that a second buffer costs as much as a copy.
+/// If a frame's last part has at least this many bytes, it is passed in place to a device that
+/// copies frames. For a shorter part, a second buffer costs as much as a copy.
 const LEAST_TAIL: usize = 1024;
 
 /// Delay between two attempts to start a device.

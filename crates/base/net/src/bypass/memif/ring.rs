@@ -31,7 +31,7 @@ const CONTINUES: u16 = 1;
 /// next are written.
 const PUBLISH: u16 = 2;
 
-/// Cache lines of a frame that are prefetched: those of a short one.
+/// Number of a frame's cache lines that are prefetched: as many as a short frame has.
 const LINES: usize = 3;
 
 /// Returns the number of bytes of a ring, in whole cache lines.
@@ -54,7 +54,7 @@ pub(super) struct RingLayout {
     pub(super) region: u16,
     pub(super) offset: usize,
     pub(super) log2_slots: u8,
-    /// Where its buffers lie and how long they are, if the memory is ours.
+    /// Where the ring's buffers lie and how long they are, if the memory is ours.
     pub(super) buffers: Option<Buffers>,
 }
 
@@ -247,7 +247,7 @@ impl Sender {
         }
         self.woken_for = self.published;
         // The published position must be visible to a peer that goes to sleep before we read its
-        // flags; otherwise each would miss the other.
+        // flags; otherwise the peer could miss the frame, and we could miss that the peer sleeps.
         fence(Ordering::SeqCst);
         self.layout.region(regions).load(self.layout.offset + FLAGS) & AWAKE == 0
     }

@@ -57,8 +57,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) mac: Option<Mac>,
     /// The largest IP packet, in bytes; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
-    /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions only those they
-    /// were given.
+    /// The VLAN of all its frames. Most cards receive any VLAN; a virtual function receives only
+    /// the VLANs that were assigned to it.
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,

@@ -1,4 +1,4 @@
-//! Frames of DPDK's pools. The holder of a frame owns it, and returns it by dropping it.
+//! Frames of DPDK's pools. The holder of a frame owns it. Dropping a frame returns it to its pool.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int};
@@ -249,7 +249,8 @@ impl Burst {
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
-    /// Receives the frames that have arrived at a device, and returns earlier ones.
+    /// Receives the frames that have arrived at a device, and returns the frames of the previous
+    /// receive to their pool.
     #[inline]
     pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
