@@ -69,7 +69,7 @@ fn written_bytes_are_read_back() {
     for (mut disk, _directory) in disks() {
         disk.submit(1, Op::Reserve { offset: 0, len: 64 * BLOCK_BYTES as u64 });
         drain(&mut disk, 1);
-        assert_eq!(disk.size().unwrap(), 0, "space set aside is not size");
+        assert_eq!(disk.size().unwrap(), 0, "reserved space does not change the file's size");
         for block in 0..MAX_IN_FLIGHT {
             let offset = (block * BLOCK_BYTES) as u64;
             let buffer = buffer(2, u8::try_from(block).unwrap());

@@ -85,7 +85,7 @@ proptest! {
                 prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "sectors are whole");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
                 let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
-                prop_assert!(writer, "what is there was written there");
+                prop_assert!(writer, "each sector has bytes that were written to its block");
             }
         }
     }
@@ -167,7 +167,10 @@ fn reads_are_operations_too() {
             Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset },
         );
         let completion = disk.poll().unwrap();
-        (completion.result.map_err(|error| error.kind()), completion.buffer.expect("it comes back"))
+        (
+            completion.result.map_err(|error| error.kind()),
+            completion.buffer.expect("the completion returns the buffer"),
+        )
     };
     let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);
     assert!(result.is_ok() && buffer[BLOCK_BYTES - 1] == 0 && buffer[BLOCK_BYTES] == 9);

@@ -12,8 +12,9 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Limit on the frames that wait at a port, on the frames that a sender has staged, and, for each
-/// port of a hub, on the frames in transit in the hub. Further frames are dropped.
+/// Limit on the frames that wait at a port, and on the frames that a sender has staged. A hub has
+/// at most this many frames in transit for each of its ports, counted together. Further frames are
+/// dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
 /// The largest number of frames that one [`Driver::receive`] hands out.

@@ -55,9 +55,9 @@ fn serve(
     let start = Instant::now();
     let now = || Nanos(0) + start.elapsed();
     let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
-    open.send(idle.waker()).expect("somebody waits");
+    open.send(idle.waker()).expect("the receiver exists");
     while !orders.end.load(Ordering::SeqCst) {
-        assert!(start.elapsed() < PATIENCE * 3, "nobody ended it");
+        assert!(start.elapsed() < PATIENCE * 3, "the test has not ended the node");
         if orders.stall.load(Ordering::SeqCst) {
             idle.rest(now(), || (now() + PATIENCE, Sources::default())).expect("polls");
             continue;
@@ -124,7 +124,7 @@ fn settle(client: &mut BypassDriver, to: SocketAddr) {
             }
             thread::yield_now();
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until a node answers");
+        assert!(begun.elapsed() < PATIENCE, "waited too long until a node answers");
     }
 }
 
@@ -209,8 +209,10 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             orders.end.store(true, Ordering::SeqCst);
             waker.ring();
         }
-        let figures_of_nodes: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        let figures_of_nodes: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("the node's thread does not panic"))
+            .collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);
         }

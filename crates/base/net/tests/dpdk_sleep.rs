@@ -120,7 +120,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut server = Node::open(SERVER, servers);
-            open.send(()).expect("somebody waits");
+            open.send(()).expect("the receiver exists");
             let mut seen = 0;
             server.work(|driver, sleeps| {
                 rested.store(sleeps >= SLEEPS, Ordering::Release);
@@ -133,7 +133,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut server);
-            ended.recv_timeout(PATIENCE).expect("the other end is content");
+            ended.recv_timeout(PATIENCE).expect("the other end has ended");
         });
         scope.spawn(move || {
             opened.recv_timeout(PATIENCE).expect("the other end is open");
@@ -159,7 +159,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut client);
-            end.send(()).expect("somebody waits");
+            end.send(()).expect("the receiver exists");
         });
     });
 }
@@ -219,7 +219,7 @@ fn a_frame_that_comes_just_before_the_sleep_ends_it() {
         from.driver.tx().flush();
         loop {
             to.rest_on_the_bell();
-            assert!(start.elapsed() < PATIENCE, "frame {number} lies there, and nobody looks");
+            assert!(start.elapsed() < PATIENCE, "frame {number} is not received");
             match take(&mut to.driver).as_slice() {
                 [] => {}
                 [(_, got)] => return assert!(*got == frame(number, 100)),

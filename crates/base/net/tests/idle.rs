@@ -61,7 +61,7 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
     for _ in 0..1000 {
         assert!(node.wait(node.now + micros(8)) <= ROUND);
     }
-    assert_eq!(node.sleeps, 1, "one wake-up to switch");
+    assert_eq!(node.sleeps, 1, "one sleep, before the node begins to spin");
 }
 
 #[test]
@@ -136,7 +136,11 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     decider.idle(now);
     decider.worked(now);
     assert_eq!(decider.idle(now + micros(1)), IdleStep::Sleep);
-    assert_eq!(decider.idle(now + micros(90_000)), IdleStep::Sleep, "longer, the more it cost");
+    assert_eq!(
+        decider.idle(now + micros(90_000)),
+        IdleStep::Sleep,
+        "the node does not spin for 32 times the gap"
+    );
     // After a while it tries again.
     now = now + micros(3015 * 32) + policy.robbed_for;
     decider.worked(now);

@@ -124,9 +124,9 @@ impl World {
         let mut core = Core::with_drivers(vec![("fast+udp", port(CLIENT))], &coordinators, 7)
             .expect("a client");
         core.target(&locator(SILENT).parse::<Locator>().expect("a locator"))
-            .expect("of that transport");
+            .expect("the transport is in use");
         (0..TABLES)
-            .for_each(|table| core.learn(&record(table, &[SILENT])).expect("its locator is right"));
+            .for_each(|table| core.learn(&record(table, &[SILENT])).expect("the locator is valid"));
         Self { now: Nanos(0), hub, nodes, core, places }
     }
 

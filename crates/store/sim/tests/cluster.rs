@@ -41,7 +41,10 @@ fn cluster_histories_are_linearizable() {
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
     assert!(summary.stops > SEEDS / 4, "live servers are declared dead: {summary}");
     assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
-    assert!(summary.disk_faults > SEEDS / 4 && summary.flips > 0, "disks fail, and lie: {summary}");
+    assert!(
+        summary.disk_faults > SEEDS / 4 && summary.flips > 0,
+        "disks fail, and bits flip: {summary}"
+    );
     assert!(summary.racks_lost > 0, "whole racks are lost: {summary}");
     eprintln!("{summary}");
 }
