@@ -87,7 +87,7 @@ struct Inner {
     under_way: BinaryHeap<Reverse<InTransit>>,
     ports: BTreeMap<SocketAddr, Port>,
     spare: Vec<Vec<u8>>,
-    /// Frames that found no port at their address, or a full one.
+    /// Frames that found no port at their address, or a port whose queue was full.
     lost: u64,
 }
 

@@ -127,7 +127,7 @@ impl RecentSamples {
 /// spent by its user, the time after by the driver.
 pub struct StampedTx<'a, T: ?Sized> {
     tx: &'a mut T,
-    /// When it first sent; 0 if it has not.
+    /// The stamp of the first send; 0 before the first send.
     first: &'a mut u64,
     on: bool,
 }

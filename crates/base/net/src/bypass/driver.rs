@@ -141,7 +141,7 @@ impl BypassDriver {
 
     /// Sends an ICMP echo request of `len` bytes, 4 to [`mtu`](Transmit::mtu), to a host, whose
     /// driver or kernel answers it. Returns whether the request has left. While the host's hardware
-    /// address is unknown it does not leave; the driver then resolves the address.
+    /// address is unknown, the request does not leave, and the driver resolves the address.
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }

@@ -11,8 +11,8 @@ use crate::{Mac, Nanos};
 /// are dropped. If every entry has one, no new neighbour is remembered.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
-/// Delays between solicitations for a neighbour. After the last it counts as absent, until the next
-/// frame to it starts again.
+/// Delays between solicitations for a neighbour. After the last one the neighbour counts as absent,
+/// until the next frame to the neighbour starts the resolution again.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(20),
@@ -63,8 +63,8 @@ impl Neighbours {
         self.known.get(&ip)?.macs[link]
     }
 
-    /// Notes a hardware address that a neighbour claims. That does not prove that we can reach it:
-    /// one that was lost over the link stays lost.
+    /// Notes a hardware address that a neighbour claims. The claim does not prove that we can reach
+    /// the neighbour, so a neighbour that was lost over the link stays lost.
     pub(super) fn learn(&mut self, ip: IpAddr, link: usize, mac: Mac) {
         if self.known.get(&ip).is_none_or(|neighbour| neighbour.lost[link] != Some(mac)) {
             self.confirm(ip, link, mac);

@@ -35,7 +35,7 @@ pub(super) enum Inbound {
 /// Why a frame was not parsed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unread {
-    /// Of a kind that the host does not understand, or for another host.
+    /// The frame is of a kind that the host does not understand, or for another host.
     Foreign,
     /// Truncated or inconsistent.
     Malformed,

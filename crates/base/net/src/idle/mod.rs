@@ -154,8 +154,8 @@ impl Idle {
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {
-            // Read the eventfd even if the ring was noticed before: the ringer writes it after it
-            // has swapped the state, which may be late.
+            // Read the eventfd even if the ring was noticed before, because a thread that rings
+            // writes the eventfd after it has changed the state, and may be late.
             let mut count = [0; 8];
             let _ = rustix::io::read(bell, &mut count);
         }

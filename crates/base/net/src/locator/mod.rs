@@ -20,8 +20,8 @@ pub(crate) use parse::mac;
 
 /// The address of a service and the transport to reach it.
 ///
-/// Parse one from text with `FromStr`, open a driver for it by
-/// [`AnyDriver::open`](crate::AnyDriver::open), and get the one that peers should use by
+/// Parse a locator from text with `FromStr`, open a driver for it by
+/// [`AnyDriver::open`](crate::AnyDriver::open), and get the locator that peers should use by
 /// [`AnyDriver::advertised`](crate::AnyDriver::advertised). `Display` writes the long form, which
 /// parses back to an equal locator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -69,7 +69,7 @@ impl Interface {
         self.state == InterfaceState::Up
     }
 
-    /// A descriptor that polls readable when its state may have changed.
+    /// Returns a descriptor that polls readable when the interface's state may have changed.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.netlink.socket.as_fd()
     }

@@ -41,7 +41,7 @@ const RESTART: Duration = Duration::from_millis(100);
 /// Time given to a reopened device to shake hands with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// A device of DPDK's with one queue each way.
+/// A device of DPDK's, and the frames that wait to be sent over it.
 pub(super) struct Dpdk {
     outgoing: Vec<Draft>,
     device: Device,
@@ -326,7 +326,8 @@ impl Dpdk {
         up
     }
 
-    /// Remembers the device's error and logs it if it has changed. Returns whether there is none.
+    /// Remembers the device's error and logs it if it has changed. Returns whether there is no
+    /// error.
     fn note_error(&mut self, ended: io::Result<()>) -> bool {
         let trouble = ended.err().map(|error| error.to_string());
         if trouble != self.trouble {

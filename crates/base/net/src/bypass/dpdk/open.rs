@@ -33,11 +33,11 @@ const MAX_QUEUES: usize = 16;
 /// How to treat a kind of device.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Only memory lies between it and its peer.
+    /// Whether only memory lies between the device and its peer.
     memory: bool,
-    /// Its MTU cannot be set.
+    /// Whether the device's MTU cannot be set.
     fixed: bool,
-    /// Its hardware address is an argument.
+    /// Whether the device's hardware address is an argument.
     mac_argument: bool,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
 /// Which frames a device receives.
 #[derive(Clone, Copy)]
 pub(in crate::bypass) enum AcceptedFrames {
-    /// Those for a node's address, with its VLAN tag if it has one.
+    /// Frames for a node's address, with the node's VLAN tag if it has one.
     Node(Address, Option<u16>),
     /// All frames.
     All,

@@ -26,7 +26,7 @@ enum State {
     Awake,
     /// The device was asked to wake the node; the queue was not polled after that.
     Armed,
-    /// The poll after that found no frame: the node may sleep.
+    /// The poll after the arming found no frame, so the node may sleep.
     Polled,
     /// The node has waited for the device to wake it.
     Asleep,

@@ -52,7 +52,7 @@ pub enum Message {
     AddRegion {
         /// The number of the region.
         index: u16,
-        /// Its length in bytes.
+        /// The region's length in bytes.
         bytes: u64,
     },
     /// Adds a ring in that memory; the eventfd that wakes its reader is attached.
@@ -68,7 +68,7 @@ pub enum Message {
 /// A server's limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Oldest and newest version it speaks.
+    /// Oldest and newest protocol version that the server speaks.
     pub versions: [u16; 2],
     /// Highest region number.
     pub max_region: u16,
@@ -96,13 +96,13 @@ pub struct Init {
 pub struct AddRing {
     /// Whether frames travel from the client to the server.
     pub to_server: bool,
-    /// Its number among the rings of its direction.
+    /// The ring's number among the rings of its direction.
     pub index: u16,
-    /// The region it lies in.
+    /// The number of the region in which the ring lies.
     pub region: u16,
-    /// Its offset in the region.
+    /// The ring's offset in the region.
     pub offset: u32,
-    /// Its slots, as a power of two.
+    /// The number of the ring's slots, as its base-2 logarithm.
     pub log2_slots: u8,
 }
 
@@ -212,7 +212,7 @@ impl Message {
             CONNECTED => Self::Connected,
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
-                // A zero byte ends the text; the last byte counts as one.
+                // A zero byte ends the text. The last byte counts as a zero byte.
                 let text =
                     raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
                 Self::Disconnect(

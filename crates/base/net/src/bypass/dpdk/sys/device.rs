@@ -41,7 +41,7 @@ pub(in crate::bypass) struct Device {
     /// The arguments it was opened with, and its settings.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False if it could not be reopened: then there is no port.
+    /// False if the device could not be reopened; then it has no port.
     open: bool,
     /// The device's counters from before it was reopened.
     before: DeviceCounters,
@@ -434,7 +434,8 @@ impl Device {
     }
 }
 
-/// A device of which several threads have a queue each. The last to drop it closes it.
+/// A device of which several threads have a queue each. The last thread to drop it closes the
+/// device.
 pub(in crate::bypass) struct SharedDevice {
     port: u16,
     name: String,

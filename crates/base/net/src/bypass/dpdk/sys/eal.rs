@@ -19,7 +19,7 @@ const EXTRA: &str = "SPRAT_EAL";
 /// Which devices DPDK probes when it starts; this cannot change later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
-    /// None: only virtual devices are created, by name.
+    /// No devices: only virtual devices are created, by name.
     Virtual,
     /// The devices on buses that are bound to a user-space driver.
     Buses,
