@@ -234,7 +234,7 @@ macro_rules! operations {
             }
 
             /// Makes a table, unless there is one of that name. In a cluster with replicas the
-            /// coordinator spreads it over all servers, up to 16.
+            /// coordinator spreads the table over all servers, at most 16.
             ///
             /// # Errors
             /// [`Error`] when the name is not valid, no server has enlisted, the coordinator
@@ -291,8 +291,8 @@ macro_rules! operations {
                 )
             }
 
-            /// Moves all tablets of a server to others, and assigns it none; with `drain` false,
-            /// lets it be assigned tablets again.
+            /// Moves all tablets of a server to others, and assigns no more tablets to it; with
+            /// `drain` false, lets tablets be assigned to it again.
             ///
             /// # Errors
             /// [`Error::Refused`], with the reason, when the coordinator refuses; other [`Error`]s

@@ -27,7 +27,8 @@ type RealNode = Node<AnyDriver, Master<MemDisk>>;
 
 enum Life {
     Down,
-    /// The log is open; the server serves when the time that opening took has passed.
+    /// The log is open. The server begins to serve at this time, because opening the log takes
+    /// time.
     Starting(Box<Master<MemDisk>>, Nanos),
     Up(Box<RealNode>),
     /// The server finishes requests, until this time at the latest.

@@ -16,7 +16,8 @@ use super::ticks;
 /// the median difference within a pair.
 const PAIRS: usize = 1001;
 
-/// An event that can be counted, for one thread and in user mode.
+/// An event that can be counted for one thread: in user mode only, except
+/// [`TaskClock`](Self::TaskClock).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PerfEvent {
     /// Instructions retired.
