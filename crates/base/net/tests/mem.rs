@@ -164,6 +164,6 @@ proptest! {
         prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
         let sent: Vec<_> =
             (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
-        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "only sent frames arrive");
+        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "all were sent");
     }
 }
