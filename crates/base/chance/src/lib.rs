@@ -97,9 +97,9 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Replaces `state` by the next number of Marsaglia's xorshift (2003), and returns that number.
-/// `state` must not be 0. Recorded seeds of replication and of the kernels' tests use it; a
-/// [`Chance`] takes any seed and is the better generator.
+/// Draws the next number of Marsaglia's xorshift (2003). `state` is the last number drawn; the call
+/// replaces it by the next one. It must not be 0. Recorded seeds of replication and of the kernels'
+/// tests use it; a [`Chance`] takes any seed and is the better generator.
 pub fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

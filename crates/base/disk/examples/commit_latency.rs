@@ -1,6 +1,6 @@
 //! Measures a durable commit of 200 B on the filesystem of the given directory (default: the
-//! current one). It compares a block written by a `FileDisk`, alone and while other threads only
-//! compute, with an append to a file followed by fdatasync.
+//! current one): a block written by a `FileDisk`, compared with appending to a file and calling
+//! fdatasync. Measures each alone, and in parallel with threads that only compute.
 #![allow(clippy::print_stdout, reason = "an example prints and measures")]
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};

@@ -50,8 +50,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// until it is closed. `more` are additional flags.
 ///
 /// # Errors
-/// `WOULDBLOCK` if another process has locked the file, or if the file was removed or renamed at
-/// each of several attempts. Any error of opening or locking the file.
+/// `WOULDBLOCK` when another process has locked the file; otherwise the error of opening it.
 pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
     for _ in 0..MAX_ATTEMPTS {
@@ -64,9 +63,9 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     Err(Errno::WOULDBLOCK)
 }
 
-/// Returns whether the open file is the one called `name` in `folder`. Call this after a file was
-/// opened and then locked: the previous holder of the lock may have removed or renamed the file in
-/// between. Data written to a file without a name is lost.
+/// Returns whether the open file is the one with that name in `folder`. A file that was opened and
+/// then locked may have lost its name: the previous holder of the lock may have removed or renamed
+/// the file in between, and data written to a file without a name is lost.
 ///
 /// # Errors
 /// The system cannot stat the file or the name. A missing name is no error; then the result is
@@ -84,11 +83,10 @@ pub fn is_named(
     }
 }
 
-/// A [`Disk`] in a file. [`open`](Self::open) locks the file for this process until the disk is
-/// dropped.
+/// A [`Disk`] in a file. This process locks the file as long as the disk is open.
 ///
 /// [`open`](Self::open) picks the fastest way to durable writes that the system offers, and
-/// [`describe`](Self::describe) says which that is.
+/// [`describe`](Self::describe) says which way that is.
 pub struct FileDisk {
     path: PathBuf,
     file: Arc<File>,
@@ -116,9 +114,9 @@ impl Engine {
 }
 
 impl FileDisk {
-    /// Opens the file at `path` and locks it. If there is none, creates an empty file. Makes the
-    /// file's name durable in its directory. If a feature of [`Access::Direct`] is missing, the
-    /// disk works without it; see [`describe`](Self::describe).
+    /// Opens `path` and locks it. Creates it empty if there is none, and makes its name durable in
+    /// its directory. The disk works without those features of [`Access::Direct`] that are missing;
+    /// see [`describe`](Self::describe).
     ///
     /// # Errors
     /// [`OpenError::Locked`] if another process has locked the file. [`OpenError::Io`] if the file
@@ -151,10 +149,10 @@ impl FileDisk {
         Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, description })
     }
 
-    /// Wraps a file that is open for reading, without a lock, so that other processes may change
-    /// the file. `path` is for messages. If a feature of [`Access::Direct`] is missing, the disk
-    /// works without it; see [`describe`](Self::describe). Direct I/O then also applies to everyone
-    /// who shares the open file description.
+    /// Wraps a file that is open for reading, without a lock: others may change it in the meantime.
+    /// `path` is for messages. The disk works without those features of [`Access::Direct`] that are
+    /// missing; see [`describe`](Self::describe). If others share the file description, direct I/O
+    /// applies to them too.
     #[must_use]
     pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
         let refusal = match access {
@@ -169,8 +167,8 @@ impl FileDisk {
         Self { path: path.to_owned(), file: Arc::new(file), engine, access, description }
     }
 
-    /// Returns how the file's bytes are transferred. This is [`Access::Cached`] if direct access
-    /// was requested but is not available.
+    /// Returns how the file's bytes are transferred: cached if direct I/O was requested but is
+    /// missing.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -183,7 +181,7 @@ impl FileDisk {
         &self.description
     }
 
-    /// Uses blocking calls from now on, as if io_uring were forbidden. For tests.
+    /// Uses blocking calls from now on, as on a system that forbids io_uring. For tests.
     ///
     /// # Panics
     /// If an outcome waits to be polled. No operation may be in flight.
@@ -300,8 +298,9 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Truncates the file to `offset`. A shorter file keeps its size, but loses the blocks reserved
-/// beyond its end: on ext4 and XFS a truncation to the present size frees them.
+/// Truncates the file to `offset`. If the file ends at or before `offset`, this frees the blocks
+/// reserved beyond its end, because ext4 and XFS free them when a file is truncated to its present
+/// size.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))

@@ -57,8 +57,8 @@ pub enum Op {
         /// The offset in the file, in bytes.
         offset: u64,
     },
-    /// Makes the file's size durable, and all writes that completed before this operation was
-    /// submitted (`fdatasync`).
+    /// Makes durable all writes that completed before this operation was submitted, and the file's
+    /// size (`fdatasync`).
     Sync,
     /// Reserves disk space without changing the file's size, so that a lack of space shows early.
     /// If the filesystem does not support reservations, succeeds without effect.
@@ -112,8 +112,7 @@ pub trait Disk {
     /// If [`MAX_IN_FLIGHT`] operations are in flight, or `op` is not aligned.
     fn submit(&mut self, ticket: u64, op: Op);
 
-    /// Returns the next outcome that has arrived, if there is one. Does not block, and normally
-    /// makes no system call.
+    /// Returns the next outcome, if there is one. Makes no system call if there is none.
     fn poll(&mut self) -> Option<Completion>;
 
     /// Blocks until [`poll`](Self::poll) has an outcome; returns at once if nothing is in flight.

@@ -39,8 +39,8 @@ struct Write {
     bytes: Vec<u8>,
     /// The order in which operations were started.
     sequence: u64,
-    /// Whether the caller has the write's completion. Until then a crash may lose any part of the
-    /// write. After that a crash may lose parts only if the write is not durable.
+    /// Whether the caller has its completion. Before that, a crash may keep any part of the write.
+    /// After it, a crash may lose parts only of a write that is not durable.
     completed: bool,
     durable: bool,
 }
@@ -51,7 +51,7 @@ struct Pending {
     sequence: u64,
     due: u64,
     fault: Option<Fault>,
-    /// For a sync: the writes that it makes durable, which had completed when the sync started.
+    /// For a sync, the writes that it makes durable. They were complete when the sync started.
     covers: Vec<u64>,
 }
 
@@ -63,20 +63,20 @@ struct State {
     medium: Pages,
     /// What readers see: the medium with every completed write.
     view: Pages,
-    /// Writes that have started and are not yet certain on the medium, in the order in which they
-    /// will reach it.
+    /// Writes that were started and may not be on the medium yet, in the order in which they reach
+    /// it.
     writes: Vec<Write>,
     pending: Vec<Pending>,
     begun: u64,
     faults: Vec<(u64, Fault)>,
     capacity: u64,
-    /// Counts crashes and kills. A disk opened before the last of these is dead.
+    /// Number of crashes. Disks opened before the last crash are dead.
     life: u64,
     opened: bool,
 }
 
-/// A disk in memory. A power failure ([`MemControl::crash`]) keeps all durable bytes. The seed
-/// decides which sectors it keeps of writes that were not durable.
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable. The seed
+/// decides for each other sector whether its write is kept.
 ///
 /// [`MemControl::open`] opens it. Time is virtual: operations complete when [`MemControl::set_now`]
 /// or a [`wait`](Disk::wait) has advanced it far enough.
@@ -100,8 +100,7 @@ pub struct MemReader {
 }
 
 impl State {
-    /// Moves writes to the medium, in their order, up to the first that is not complete and
-    /// durable.
+    /// Moves the first writes to the medium, as long as each is complete and durable.
     fn settle(&mut self) {
         let certain =
             self.writes.iter().take_while(|write| write.completed && write.durable).count();
@@ -204,7 +203,7 @@ impl MemControl {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Opens the file. `None` if it is open already, as if it were locked.
+    /// Opens the file; `None` if it is open already, because a real file would be locked.
     #[must_use]
     pub fn open(&self) -> Option<MemDisk> {
         let mut state = lock(&self.state);
@@ -215,8 +214,8 @@ impl MemControl {
         Some(MemDisk { state: self.state.clone(), life: state.life })
     }
 
-    /// Simulates a power failure. Writes that were not durable are kept, lost or torn, and open
-    /// disks are dead.
+    /// Simulates a power failure: writes that were not durable, or not complete, are kept, lost or
+    /// torn. Disks that are open are dead afterwards.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);

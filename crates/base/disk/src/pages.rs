@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 const PAGE: usize = 4096;
 
-/// The contents of an absent page. A write that equals them stores nothing, because a growing file
+/// The contents of an absent page. A write of zeroes to it creates no page, because a growing file
 /// is mostly zeroes.
 static ZEROES: [u8; PAGE] = [0; PAGE];
 

@@ -10,8 +10,8 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
-/// Several threads repeatedly lock and remove the same file. No thread ever holds a file without a
-/// name.
+/// Several threads repeatedly lock and remove the same file. No thread ever holds the lock of a
+/// file that has lost its name.
 #[test]
 fn a_file_that_is_locked_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ fn written_bytes_are_read_back() {
     for (mut disk, _directory) in disks() {
         disk.submit(1, Op::Reserve { offset: 0, len: 64 * BLOCK_BYTES as u64 });
         drain(&mut disk, 1);
-        assert_eq!(disk.size().unwrap(), 0, "reserved space does not count as size");
+        assert_eq!(disk.size().unwrap(), 0, "reserved space does not change the file's size");
         for block in 0..MAX_IN_FLIGHT {
             let offset = (block * BLOCK_BYTES) as u64;
             let buffer = buffer(2, u8::try_from(block).unwrap());

@@ -1,4 +1,5 @@
-//! Tests that the disk in memory guarantees exactly what its documentation says.
+//! Tests that a crash of the disk in memory keeps all bytes that are certain, and may lose all
+//! others.
 
 use proptest::prelude::*;
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Fault, Latency, MemControl, MemDisk, Op, ReadAt};
@@ -30,8 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After a crash each sector holds the bytes of one write. That write is not older than the
-    /// last write that was certain. Writes of a block do not overlap, as the trait demands.
+    /// After a crash each sector holds bytes of some write, none older than the last write that was
+    /// certain. Each block has only one write in flight at a time, as the trait demands.
     #[test]
     fn a_crash_loses_nothing_certain(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let control = MemControl::new(seed);
@@ -84,7 +85,7 @@ proptest! {
                 prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "one write filled it");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
                 let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
-                prop_assert!(writer, "the sector was written to this block");
+                prop_assert!(writer, "each sector has bytes that were written to its block");
             }
         }
     }
@@ -168,7 +169,7 @@ fn reads_are_operations_too() {
         let completion = disk.poll().unwrap();
         (
             completion.result.map_err(|error| error.kind()),
-            completion.buffer.expect("the buffer comes back"),
+            completion.buffer.expect("the completion returns the buffer"),
         )
     };
     let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);

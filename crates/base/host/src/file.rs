@@ -35,7 +35,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of reading; [`io::ErrorKind::InvalidData`] if the text is not UTF-8, and
-/// [`io::ErrorKind::FileTooLarge`] if it is longer: a part of it must not pass for the whole.
+/// [`io::ErrorKind::FileTooLarge`] if it is longer, because a part of the text must not pass for
+/// the whole.
 pub fn read_text(from: impl Read, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     from.take(limit + 1).read_to_end(&mut bytes)?;

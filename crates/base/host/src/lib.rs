@@ -33,9 +33,9 @@ fn memory_in(text: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// Locks the mutex even if a thread has panicked while it held the lock. Only for data that is
-/// consistent after every statement under the lock. The first panic was reported where it happened;
-/// a second panic here would hide it.
+/// Locks the mutex even if a thread has panicked while it held it. Only for data that is consistent
+/// after every statement under the lock. The first panic is reported where it happened; a second
+/// panic here would hide the first.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,7 +25,8 @@ fn a_failed_replacement_names_the_file_and_keeps_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("kept");
     replace(&path, b"one").expect("written");
-    fs::create_dir(folder.path().join("kept.new")).expect("a folder in its way");
+    fs::create_dir(folder.path().join("kept.new"))
+        .expect("a folder where the new file would be written");
     let error = replace(&path, b"two").expect_err("refused").to_string();
     assert!(error.contains("kept: "), "{error}");
     assert_eq!(fs::read(&path).expect("there"), b"one");
@@ -33,7 +34,7 @@ fn a_failed_replacement_names_the_file_and_keeps_it() {
 
 #[test]
 fn a_text_that_is_too_long_is_refused_and_not_cut() {
-    assert_eq!(read_text(&b"four"[..], 4).expect("as long as it may be"), "four");
+    assert_eq!(read_text(&b"four"[..], 4).expect("a text as long as the limit"), "four");
     let long = read_text(&b"fives"[..], 4).expect_err("too long");
     assert_eq!(long.kind(), std::io::ErrorKind::FileTooLarge);
     assert!(long.to_string().contains("longer than 4 bytes"), "{long}");

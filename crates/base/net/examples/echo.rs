@@ -1,10 +1,10 @@
-//! Measures round trips of 100 bytes over loopback. It compares plain sockets of the standard
-//! library with our drivers, both spinning and waiting, in turn in one run.
+//! Measures round trips of 100 bytes over loopback with bare sockets of the standard library and
+//! with our drivers, both spinning and waiting. One run measures all variants, in turn.
 //!
 //!     cargo run --release -p sprat-net --example echo [hog]
 //!
-//! There are two threads, each on a core of its own. With `hog` there is a third thread, which
-//! computes, and the system chooses the cores of all threads.
+//! There are two threads, each on a core of its own. With `hog` there is a third thread that only
+//! computes, and the system chooses the cores.
 
 #![expect(clippy::print_stdout, reason = "a program")]
 
@@ -24,7 +24,7 @@ const TURNS: usize = 6;
 trait End {
     /// Sends a frame.
     fn send(&mut self);
-    /// Receives frames once, and echoes them if this end is the server. Returns how many arrived.
+    /// Receives frames once, and echoes them if this end is the server; returns how many arrived.
     fn poll(&mut self) -> usize;
     /// Returns the descriptors to sleep on.
     fn sources(&self) -> Sources<'_> {

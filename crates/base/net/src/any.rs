@@ -39,7 +39,7 @@ pub enum AnyTx {
     Bypass(BypassTx),
 }
 
-/// The receiving half. It always belongs to the same driver as the sending half in [`AnyDriver`].
+/// The receiving half. It always belongs to the same driver as the sending half next to it.
 enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),
@@ -126,9 +126,9 @@ impl AnyDriver {
         }
     }
 
-    /// Returns the address of a peer if its host has reported since the last call that no process
-    /// listens there. Only kernel TCP and kernel UDP opened to
-    /// [connect](crate::DriverRole::Connect) report this.
+    /// Returns a peer whose host has reported since the last call that no process listens at the
+    /// peer's port. Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect)
+    /// report this.
     pub fn take_refusal(&mut self) -> Option<SocketAddr> {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.take_refusal(),

@@ -6,11 +6,11 @@
 pub struct Counters {
     /// Frames passed to the node.
     pub frames_in: u64,
-    /// Bytes of those frames, without the headers below them.
+    /// Bytes of the frames handed to the node, without the headers below them.
     pub bytes_in: u64,
     /// Frames passed to the kernel or device, or kept until a connection accepts them.
     pub frames_out: u64,
-    /// Bytes of those frames.
+    /// Bytes of the frames in `frames_out`.
     pub bytes_out: u64,
     /// Frames not sent because a queue or buffer was full (`EAGAIN`, `ENOBUFS`, or a limit of the
     /// driver).
@@ -39,7 +39,7 @@ pub struct Counters {
     pub no_buffer: u64,
     /// Errors that concern one peer, which the kernel reported on receive.
     pub receive_errors: u64,
-    /// System calls to send. A device or the hub in memory counts each transmit as one call.
+    /// System calls to send; with the network in memory, the number of frames.
     pub sends: u64,
     /// Successful calls that sent several frames as one buffer, which the kernel or the device
     /// split (UDP segmentation offload).

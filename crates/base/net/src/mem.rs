@@ -12,8 +12,9 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Limit on three numbers of frames: those that wait at a port, those that a sender has staged,
-/// and, multiplied by the number of ports, those in transit in a hub. Further frames are dropped.
+/// Limit on the frames that wait at a port, and on the frames that a sender has staged. A hub has
+/// at most this many frames in transit for each of its ports, counted together. Further frames are
+/// dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
 /// The largest number of frames that one call of [`Driver::receive`] passes on.
@@ -86,7 +87,7 @@ struct Inner {
     under_way: BinaryHeap<Reverse<InTransit>>,
     ports: BTreeMap<SocketAddr, Port>,
     spare: Vec<Vec<u8>>,
-    /// The number of frames that found no port at their address, or a full port.
+    /// Frames that found no port at their address, or a port whose queue was full.
     lost: u64,
 }
 

@@ -13,10 +13,10 @@ use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 pub enum DriverRole<'a> {
     /// To listen at the locator.
     Listen,
-    /// To connect to the service at the locator, and to others with the same transport. The locator
-    /// given here, if it has the same transport, states the address and port from which the driver
-    /// sends, and with `fast+dpdk` also the device. Without it the system chooses them; TCP ignores
-    /// it.
+    /// To connect to services such as the one at the locator. A locator given here, which must be
+    /// of the same transport, states the client's own address and port; without it the system
+    /// chooses them. With `fast+dpdk` this locator also names the device; without it the first
+    /// device is used.
     Connect(Option<&'a Locator>),
 }
 
@@ -113,7 +113,7 @@ fn bypass_kernel(
     share: Option<DeviceShare>,
 ) -> io::Result<AnyDriver> {
     match given {
-        // The locator is the peer's, and does not name our own devices.
+        // The locator names the peer, and says nothing about our own devices.
         false => {
             Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?
                 .into())

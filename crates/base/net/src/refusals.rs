@@ -1,4 +1,4 @@
-//! Addresses of peers whose hosts report that no process listens there.
+//! Peers whose hosts report that no process listens at the peer's port.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 /// dropped.
 const MAX_REFUSALS: usize = 64;
 
-/// Peers whose hosts have refused a connection or a datagram, until they are taken. Each peer is
-/// listed once.
+/// Peers whose hosts have refused a connection or a datagram. Each is kept once, until it is taken.
 #[derive(Default)]
 pub(crate) struct Refusals {
     peers: Vec<SocketAddr>,

@@ -67,8 +67,8 @@ impl Scale {
     }
 }
 
-/// The latest 4,096 durations of one stage, in ticks. Where [`stamp`]s count events, the samples
-/// are numbers of events.
+/// The latest durations of one stage, in ticks; or numbers of events, where [`stamp`]s count
+/// events.
 #[derive(Clone, Debug)]
 pub struct RecentSamples {
     kept: Vec<u32>,
@@ -96,7 +96,7 @@ impl RecentSamples {
         self.count += 1;
     }
 
-    /// Drops the samples. [`count`](Self::count) is not reset.
+    /// Drops the samples, without resetting [`count`](Self::count).
     pub fn clear(&mut self) {
         self.kept.clear();
         self.next = 0;
@@ -129,7 +129,7 @@ impl RecentSamples {
 /// time of the half's user from the driver's time.
 pub struct StampedTx<'a, T: ?Sized> {
     tx: &'a mut T,
-    /// The stamp of the first send; 0 if nothing was sent yet.
+    /// The stamp of the first send; 0 before the first send.
     first: &'a mut u64,
     on: bool,
 }

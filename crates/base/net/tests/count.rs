@@ -41,7 +41,10 @@ fn another_thread_counts_for_itself() {
     let Some(_count) = start(PerfEvent::TaskClock) else { return };
     std::thread::spawn(|| {
         let (before, ours, after) = (ticks(), stamp(), ticks());
-        assert!((before..=after).contains(&ours), "this thread has not started a counter");
+        assert!(
+            (before..=after).contains(&ours),
+            "this thread has no counter, so its stamps are ticks"
+        );
     })
     .join()
     .expect("no panic");
@@ -50,7 +53,7 @@ fn another_thread_counts_for_itself() {
 #[test]
 fn faults_are_counted() {
     let Some(count) = start(PerfEvent::PageFaults) else { return };
-    assert_eq!(count.cost(), 0, "a stamp touches nothing new");
+    assert_eq!(count.cost(), 0, "a stamp causes no page fault");
     let first = stamp();
     assert!(first > 0, "no stamp is 0");
     let pages = std::hint::black_box(vec![1_u8; 64 << 20]);

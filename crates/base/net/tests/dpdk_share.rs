@@ -55,9 +55,9 @@ fn serve(
     let start = Instant::now();
     let now = || Nanos(0) + start.elapsed();
     let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
-    open.send(idle.waker()).expect("the test waits for the waker");
+    open.send(idle.waker()).expect("the receiver exists");
     while !orders.end.load(Ordering::SeqCst) {
-        assert!(start.elapsed() < PATIENCE * 3, "the test did not stop this node in time");
+        assert!(start.elapsed() < PATIENCE * 3, "the test has not ended the node");
         if orders.stall.load(Ordering::SeqCst) {
             idle.rest(now(), || (now() + PATIENCE, Sources::default())).expect("polls");
             continue;
@@ -127,7 +127,7 @@ fn settle(client: &mut BypassDriver, to: SocketAddr) {
             }
             thread::yield_now();
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until a node answers");
+        assert!(begun.elapsed() < PATIENCE, "waited too long until a node answers");
     }
 }
 
@@ -150,7 +150,7 @@ fn talk_to_all(client: &mut BypassDriver) {
     assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
 }
 
-/// Neither a node that reads nothing nor a node that has exited stops the other nodes.
+/// If a node reads nothing, or has exited, the other nodes go on.
 fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
     let last = NODES - 1;
     let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));
@@ -215,7 +215,7 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
         }
         let figures_of_nodes: Vec<_> = threads
             .into_iter()
-            .map(|thread| thread.join().expect("the node does not panic"))
+            .map(|thread| thread.join().expect("the node's thread does not panic"))
             .collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);

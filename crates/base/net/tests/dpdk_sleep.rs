@@ -15,13 +15,13 @@ use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 
-/// How often each node must sleep. Frames go back and forth until both nodes have slept so often. A
-/// frame that arrives during a node's last poll wakes no node, and the number of such frames
-/// depends on the machine.
+/// How often each node sleeps, at least. Frames go back and forth for as long as that takes,
+/// because a frame that arrives during a node's last poll wakes no node, and the number of these
+/// frames depends on the machine.
 const SLEEPS: u32 = 1500;
 
 /// How long a node is left alone, and how many iterations it may run in that time. A node whose
-/// device cannot wake it would run a thousand.
+/// device cannot wake it naps for a millisecond at a time, and would run a thousand.
 const ALONE: Duration = Duration::from_secs(1);
 const ITERATIONS: u32 = 100;
 
@@ -64,8 +64,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// Waits so that, if the device has a bell, only the bell ends the sleep. A frame that rings no
-    /// bell is then never seen.
+    /// Rests in such a way that, once the device has a bell, only the bell ends the sleep. A frame
+    /// that does not ring the bell is then never seen.
     fn rest_on_the_bell(&mut self) {
         let now = self.now();
         let Self { driver, idle, sleeps, .. } = self;
@@ -120,7 +120,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut server = Node::open(SERVER, servers);
-            open.send(()).expect("the other thread waits");
+            open.send(()).expect("the receiver exists");
             let mut seen = 0;
             server.work(|driver, sleeps| {
                 rested.store(sleeps >= SLEEPS, Ordering::Release);
@@ -133,7 +133,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut server);
-            ended.recv_timeout(PATIENCE).expect("the client ends in time");
+            ended.recv_timeout(PATIENCE).expect("the other end has ended");
         });
         scope.spawn(move || {
             opened.recv_timeout(PATIENCE).expect("the server opens in time");
@@ -159,7 +159,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut client);
-            end.send(()).expect("the other thread waits");
+            end.send(()).expect("the receiver exists");
         });
     });
 }
@@ -219,7 +219,7 @@ fn a_frame_that_comes_just_before_the_sleep_ends_it() {
         from.driver.tx().flush();
         loop {
             to.rest_on_the_bell();
-            assert!(start.elapsed() < PATIENCE, "frame {number} did not wake the node");
+            assert!(start.elapsed() < PATIENCE, "frame {number} is not received");
             match take(&mut to.driver).as_slice() {
                 [] => {}
                 [(_, got)] => return assert!(*got == frame(number, 100)),

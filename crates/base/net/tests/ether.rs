@@ -139,17 +139,13 @@ fn what_is_for_others_is_passed_over() {
     let frame = a.frame(b.address(), b"for b");
     let mut other = Node::new(settings("10.0.0.3:8"), 3);
     assert_eq!(other.read(&frame), FrameEvent::Nothing);
-    assert_eq!(other.counters.foreign, 1, "the frame is for another hardware address");
+    assert_eq!(other.counters.foreign, 1, "the frame is for another host");
     let mut port = Node::new(settings("10.0.0.2:9"), 2);
     assert_eq!(port.read(&frame), FrameEvent::Nothing, "another port");
     let mut tagged = Node::new(HostSettings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
     assert_eq!(tagged.read(&frame), FrameEvent::Nothing, "another network");
     let solicitation = a.host.solicitation("10.0.0.9".parse().expect("an address"), 0).to_vec();
-    assert_eq!(
-        b.read(&solicitation),
-        FrameEvent::Nothing,
-        "the solicitation is for another address"
-    );
+    assert_eq!(b.read(&solicitation), FrameEvent::Nothing, "the solicitation is for another host");
     assert!(matches!(b.read(&frame), FrameEvent::Datagram { .. }));
 }
 
@@ -264,7 +260,7 @@ fn a_neighbour_that_moves_is_followed() {
     let mut moved = Node::new(settings("10.0.0.2:8"), 5);
     introduce(&mut moved, &mut a);
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
-    // The neighbour's datagrams alone suffice too.
+    // Datagrams from the neighbour, without a reply to a solicitation, have the same effect.
     introduce(&mut b, &mut a);
     let frame = b.frame(a.address(), b"here");
     assert!(matches!(a.read(&frame), FrameEvent::Datagram { .. }));
@@ -436,7 +432,7 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
                 });
                 assert_eq!(cables.send(0, 100).0, own, "its own link is used again");
                 let links: Vec<_> = (0..2).map(|_| cables.send(1, 1400).0).collect();
-                assert_ne!(links[0], links[1], "the other end uses both links again");
+                assert_ne!(links[0], links[1], "the other host uses both links again");
             }
         }
     }
@@ -506,7 +502,7 @@ fn a_narrow_path_is_believed_within_reason() {
         assert_eq!(a.read(&frame), FrameEvent::Nothing);
     };
     complain(&mut a, 100, [10, 0, 0, 1]);
-    assert_eq!(a.host.mtu(peer), full, "an MTU of 100 is not believed");
+    assert_eq!(a.host.mtu(peer), full, "an MTU that no path can have is ignored");
     complain(&mut a, 1400, [10, 9, 9, 9]);
     assert_eq!(a.host.mtu(peer), full, "the error is not about a packet of ours");
     complain(&mut a, 1400, [10, 0, 0, 1]);

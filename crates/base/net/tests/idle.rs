@@ -61,7 +61,7 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
     for _ in 0..1000 {
         assert!(node.wait(node.now + micros(8)) <= ROUND);
     }
-    assert_eq!(node.sleeps, 1, "it has not slept since the first wake-up");
+    assert_eq!(node.sleeps, 1, "one sleep, before the node begins to spin");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     assert_eq!(
         decider.idle(now + micros(90_000)),
         IdleStep::Sleep,
-        "the more time the yield cost, the longer it sleeps"
+        "the node does not spin for 32 times the gap"
     );
     // After a while it tries again.
     now = now + micros(3015 * 32) + policy.robbed_for;
@@ -221,7 +221,7 @@ fn no_ring_is_lost() {
             }
         }
     });
-    // There is no deadline, so a lost ring makes the test hang and not only slow.
+    // The node rests without a deadline, so a lost ring would hang here, not only be slow.
     while taken.load(Ordering::SeqCst) < rounds {
         let seen = posted.load(Ordering::SeqCst);
         if seen > taken.swap(seen, Ordering::SeqCst) {

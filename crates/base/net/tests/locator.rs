@@ -114,7 +114,7 @@ fn an_address_with_a_port_is_enough() {
         ["tcp:host=a,port=1", "tcp:host=b,port=2", "tcp:host=c,port=3", "tcp:host=::1,port=4"]
     );
     let device: Locators =
-        "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one locator, with a device");
+        "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("a list with a device");
     assert_eq!(device.len(), 1);
 }
 

@@ -1,5 +1,5 @@
-//! Tests the network in memory. Frames move only with the clock, and equal seeds give equal
-//! histories.
+//! The network in memory: frames move only when the clock advances, and the same seed gives the
+//! same history.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -168,6 +168,6 @@ proptest! {
         prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
         let sent: Vec<_> =
             (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
-        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "each frame was sent");
+        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "all were sent");
     }
 }

@@ -65,7 +65,7 @@ fn rounds(client: &mut AnyDriver, server: &mut AnyDriver, count: usize) {
 
 #[test]
 fn warm_drivers_allocate_nothing() {
-    assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the allocator counts");
+    assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "allocations are counted");
     for address in LOOPBACKS {
         let address = at(address);
         let udp =

@@ -15,7 +15,7 @@ fn open(folder: &Path, role: &str) -> RawDevice {
 
 fn poll(devices: [&mut RawDevice; 2]) {
     for device in devices {
-        device.poll().expect("a memif needs no kernel interface");
+        device.poll().expect("no interface can be removed below a memory interface");
     }
 }
 
@@ -23,7 +23,7 @@ fn poll(devices: [&mut RawDevice; 2]) {
 fn frames_for_anybody_pass_as_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut one, mut other) = (open(folder.path(), "server"), open(folder.path(), "client"));
-    assert!(!one.send(&[IoSlice::new(&frame(0, 60))]), "no peer is connected");
+    assert!(!one.send(&[IoSlice::new(&frame(0, 60))]), "there is no peer");
     until("both have met", || {
         poll([&mut one, &mut other]);
         one.is_up() && other.is_up()
@@ -36,13 +36,13 @@ fn frames_for_anybody_pass_as_they_are() {
             assert!(one.send(&[IoSlice::new(head), IoSlice::new(tail)]));
         }
         assert!(!one.send(&[IoSlice::new(&[0; 3000])]), "too long");
-        one.poll().expect("a memif needs no kernel interface");
+        one.poll().expect("no interface can be removed below a memory interface");
         one
     });
     let one = one.join().expect("sent");
     for (number, len) in (1..).zip([14, 60, 1000, 1514]) {
         until("a frame comes", || {
-            other.poll().expect("a memif needs no kernel interface");
+            other.poll().expect("no interface can be removed below a memory interface");
             other
                 .receive()
                 .map(|got| assert!(got == frame(number, len), "frame {number}"))
@@ -52,10 +52,10 @@ fn frames_for_anybody_pass_as_they_are() {
     assert!(other.receive().is_none());
     drop(one);
     until("the other has noticed", || {
-        other.poll().expect("a memif needs no kernel interface");
+        other.poll().expect("no interface can be removed below a memory interface");
         !other.is_up()
     });
-    assert!(!other.send(&[IoSlice::new(&frame(0, 60))]), "no peer is connected");
+    assert!(!other.send(&[IoSlice::new(&frame(0, 60))]), "there is no peer");
 }
 
 /// The next peer does not get frames that the previous peer did not read.
@@ -70,11 +70,11 @@ fn what_waits_for_a_peer_that_goes_is_dropped_and_counted() {
     let mut taken = 0_u64;
     while one.send(&[IoSlice::new(&frame(taken, 100))]) {
         taken += 1;
-        assert!(taken < 10_000, "the device never refuses a frame");
+        assert!(taken < 10_000, "the device accepts frames without a limit");
     }
     drop(other);
     until("it has noticed", || {
-        one.poll().expect("a memif needs no kernel interface");
+        one.poll().expect("no interface can be removed below a memory interface");
         !one.is_up()
     });
     assert!((1..taken).contains(&one.discarded()), "{} of {taken}", one.discarded());

@@ -124,7 +124,7 @@ fn lengths_that_no_frame_has_close_the_connection() {
                 got.extend(take(&mut server));
                 server.counters().malformed == count
             });
-            assert_eq!(got.len(), 1, "the frames before the bad one are valid");
+            assert_eq!(got.len(), 1, "frames before the malformed one are received");
             assert_eq!(got[0].1, b"good");
             assert_eq!(server.connections(), 0);
             assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
@@ -263,7 +263,7 @@ fn idle_connections_are_closed_used_ones_stay() {
     let mut other = Tcp::connect_only().expect("opens");
     exchange(&mut client, &mut server, to, &[10]);
     exchange(&mut other, &mut server, to, &[10]);
-    assert_eq!(server.close_idle(), 0, "both were used");
+    assert_eq!(server.close_idle(), 0, "both connections were used");
     exchange(&mut client, &mut server, to, &[10]);
     assert_eq!(server.close_idle(), 1);
     until("the idle one sees it", || {

@@ -37,7 +37,7 @@ fn equal_frames_leave_and_arrive_as_runs() {
         exchange(&mut client, &mut server, to, &[1472; 32]);
         exchange(&mut client, &mut server, to, &[100; 32]);
         let counters = *client.counters();
-        assert_eq!((counters.sends, counters.segmented), (2, 2), "one send call for each burst");
+        assert_eq!((counters.sends, counters.segmented), (2, 2), "one call for each burst");
         assert_eq!((counters.frames_out, counters.frames_in), (64, 64));
         // The last frame of a run may be shorter than the others, but not longer.
         exchange(&mut client, &mut server, to, &[100, 100, 100, 50]);

@@ -35,7 +35,7 @@ pub struct Counts {
     pub removals: u64,
     /// Increments, including those of the shared number.
     pub increments: u64,
-    /// Increments of the shared number, which run at the same time.
+    /// Increments of the shared number; several of them are in progress at a time.
     pub shared: u64,
     /// Answers that a condition does not hold, or that a value is not a number.
     pub refusals: u64,

@@ -16,8 +16,8 @@ const COUNTERS: usize = 4;
 /// Percentages of gets, puts, removals and increments.
 pub const MIX: [(&str, u64); 4] = [("get", 40), ("put", 35), ("removal", 10), ("increment", 15)];
 
-/// Percentages of put sizes, and the range of each in bytes. Of the longest kind one in four has
-/// the maximum size.
+/// Percentages of put sizes, and the range of each in bytes. One in four puts of the longest kind
+/// has the maximum size.
 pub const SIZES: [(u64, usize, usize); 6] = [
     (10, 0, 0),
     (5, 8, 8),

@@ -21,8 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// The largest number of operations handed over to the thread and not yet begun; another fails with
-/// `Error::TooManyPending`.
+/// The largest number of operations that are handed over to the thread and not begun yet. A further
+/// operation fails with `Error::TooManyPending`.
 const MAX_QUEUED: usize = 4096;
 
 /// Completes an operation with its answer.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The cluster to connect to, and how to wait for its answers.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Locator of the coordinator; of several, all of them, separated by commas.
+    /// Locator of the coordinator; if there are several, the locators of all, separated by commas.
     pub coordinator: String,
     /// The client's own locator, for transports that bypass the kernel (`fast+dpdk`): it names the
     /// device.
@@ -96,7 +96,7 @@ impl StoredAnswer {
 /// [`connect`](Self::connect) sends nothing yet. Find a table with [`table`](Self::table) or
 /// [`create_table`](Self::create_table), then read and write its objects. A call ends within the
 /// [timeout](Options::timeout); until then the client sends the operation again where that is safe,
-/// also to the servers that recover a failed one's tablets. For many operations at once use
+/// also to the servers that recover the tablets of a failed server. For many operations at once use
 /// [`submit`](Self::submit) and [`wait`](Self::wait). The client starts no thread.
 pub struct Client {
     core: Core,
@@ -151,7 +151,7 @@ impl Client {
     /// Submits an operation without waiting for it; see [`wait`](Self::wait). It is sent at once.
     ///
     /// # Errors
-    /// Those found before anything is sent, such as [`Error::TooManyPending`].
+    /// Errors that are found before anything is sent, such as [`Error::TooManyPending`].
     pub fn submit(&mut self, request: &Request<'_>) -> Result<Ticket, Error> {
         let (now, tag) = (self.now(), self.next_tag());
         self.core.submit(now, tag, request, now + self.timeout)?;
@@ -261,7 +261,7 @@ impl Client {
 
     /// Waits for a frame or for something to become due.
     fn rest(&mut self, now: Nanos) -> Result<(), Error> {
-        // Without a source only time passes, until an operation is to be sent again.
+        // Without a source to sleep on, the thread sleeps until an operation is to be sent again.
         let rested = self.idle.rest(now, || (self.core.next_deadline(), self.core.sources()));
         rested.map(drop).map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
     }

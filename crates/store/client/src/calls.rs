@@ -34,8 +34,8 @@ pub(crate) const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval at which the client checks whether a table that an operation waits for is located.
 const LOCATE_POLL: Duration = Duration::from_millis(2);
 
-/// The largest number of silent servers remembered; the client treats others as if they had
-/// answered.
+/// The largest number of silent servers remembered; the client treats further silent servers as if
+/// they had answered.
 const MAX_SILENT: usize = 64;
 
 /// Wait before the client tries the next coordinator, when one does not lead.
@@ -136,7 +136,7 @@ struct RequestSlot {
 
 /// Operations by the number of their slot.
 pub(crate) struct Calls {
-    /// The client's id, by which servers know its completion records.
+    /// The client's id, under which servers keep its completion records.
     client: u64,
     entries: Vec<RequestSlot>,
     free: Vec<u32>,
@@ -306,7 +306,7 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on `table` for which no answer will come: they must not be sent again, and
+    /// Ends operations on `table` that will get no answer, because they must not be sent again, and
     /// `place` shows that the server to which they were sent no longer has their tablet.
     pub(crate) fn give_up_moved(
         &mut self,
@@ -480,8 +480,8 @@ impl Calls {
                     return self.due.push(Reverse((at, index)));
                 }
                 self.remove(index);
-                // This server did not execute it, but another may have done so without its answer
-                // arriving.
+                // This server did not execute the operation, but another server may have executed
+                // it, and its answer may have been lost.
                 if unknown && pending.maybe_executed {
                     return sink(pending.tag, Err(pending.timeout(now)));
                 }

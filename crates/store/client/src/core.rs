@@ -38,7 +38,7 @@ const IDLE_ITERATIONS: u32 = 1024;
 /// Tag bit of the client's own requests; it is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
 
-/// Tag bits that are the client's own.
+/// Tag bits that mark the client's own requests.
 const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG;
 
 /// How long the client waits for the coordinator to locate a table.
@@ -83,7 +83,7 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
-    /// Number of times that servers were asked for a count.
+    /// Number of rounds so far: see [`COUNT_TAG`].
     rounds: u64,
     /// Coordinators that have refused connections, as long as no coordinator has answered. `None`:
     /// the client waits for coordinators that refuse.
@@ -207,16 +207,16 @@ impl Core {
         Ok(ServerHandle { port, peer })
     }
 
-    /// Makes operations wait, until their deadlines, for coordinators that refuse connections, as
-    /// while a cluster is being started. Without this call, an operation fails with
+    /// Makes operations wait, until their deadlines, for coordinators that refuse connections, for
+    /// example while a cluster is being started. Without this call, an operation fails with
     /// [`Error::ConnectionRefused`] once all coordinators have refused and none has ever answered.
     pub fn wait_for_coordinators(&mut self) {
         self.refused = None;
     }
 
     /// Ends operations for a coordinator when all coordinators refuse connections and none has ever
-    /// answered this client. If one has answered before, the client goes on trying: the coordinator
-    /// is being restarted, or another takes over.
+    /// answered this client. If a coordinator has answered before, the client goes on trying,
+    /// because the coordinator may be restarted or another may take over.
     fn handle_refusals(&mut self, sink: AnswerSink<'_>) {
         let refusals = (0..).zip(&mut self.ports);
         let refusals = refusals.flat_map(|(port, of)| {
@@ -539,9 +539,10 @@ impl Core {
                 self.tables.forget(table);
                 Some(Status::NoSuchTable)
             }
-            // The operations try the same server again; if that fails, the client asks again. So
-            // it does when the coordinator names a server whose host cannot be resolved for now:
-            // other tables' operations must not fail for that.
+            // The operations try the same server again; if that fails, the client asks the
+            // coordinator again. The client does this also when the coordinator names a server
+            // whose host cannot be resolved for now, because operations on other tables must not
+            // fail for that reason.
             Ok(_) | Err(_) => {
                 self.tables.keep(table);
                 None

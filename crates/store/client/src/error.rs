@@ -123,7 +123,7 @@ pub enum Error {
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
     NoServer(String),
-    /// The coordinator or server refused, for the reason it gave.
+    /// The coordinator or server refused the request, and gave a reason.
     #[error("{server} refused: {reason}")]
     Refused {
         /// The coordinator or server.

@@ -15,7 +15,7 @@ pub(crate) enum Recipient {
     CurrentCoordinator,
 }
 
-/// An operation of a client: what it sends, and what it makes of the answer.
+/// An operation of a client: the request to send, and how to turn the answer into a result.
 ///
 /// A client [checks](sprat_wire::op::Status) the answer's status, passes the answer to `parse`
 /// while it still lies in the receive buffer, and then the result to `finish`. `None` from `parse`
@@ -126,8 +126,8 @@ pub(crate) fn learn(core: &mut Core, table: TableRecord) -> Result<Table, Error>
     Ok(Table(table.id))
 }
 
-/// Hands the list of operations to a macro, which makes a client's methods of it. Both clients do
-/// so, and thus have the same operations, documented once.
+/// Hands the list of operations to a macro, which makes a client's methods of it. Both clients are
+/// made in this way, so they have the same operations, which are documented once.
 macro_rules! operations {
     ($methods:ident) => {
         $methods! {
@@ -234,7 +234,7 @@ macro_rules! operations {
             }
 
             /// Makes a table, unless there is one of that name. In a cluster with replicas the
-            /// coordinator spreads it over all servers, up to 16.
+            /// coordinator spreads the table over all servers, at most 16.
             ///
             /// # Errors
             /// [`Error`] when the name is not valid, no server has enlisted, the coordinator
@@ -291,8 +291,8 @@ macro_rules! operations {
                 )
             }
 
-            /// Moves all tablets of a server to others, and assigns it none; with `drain` false,
-            /// lets it be assigned tablets again.
+            /// Moves all tablets of a server to others, and assigns no more tablets to it; with
+            /// `drain` false, lets tablets be assigned to it again.
             ///
             /// # Errors
             /// [`Error::Refused`], with the reason, when the coordinator refuses; other [`Error`]s

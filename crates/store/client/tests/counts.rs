@@ -15,7 +15,8 @@ impl World {
         self.core.submit(self.now, tag, &request, self.now + patience).expect("a known table");
     }
 
-    /// Goes on until counts have ended, but no longer than this. Returns them with their tags.
+    /// Runs the world until counts have ended, for at most `limit`. Returns these counts with their
+    /// tags.
     fn run(&mut self, limit: Duration) -> Vec<(u64, Counted)> {
         let until = self.now + limit;
         let mut ended = Vec::new();
@@ -53,7 +54,7 @@ fn what_was_moved_since_the_client_last_asked_is_counted() {
     let mut world = World::new();
     world.place(&[LIVELY]);
     assert_eq!(world.count(), Ok((3, 300)));
-    // The first server still has a tablet, and says nothing of the one it gave away.
+    // The first server still has a tablet, and reports no error for the tablet that it gave away.
     world.place(&[LIVELY, OTHER]);
     assert_eq!(world.count(), Ok((7, 700)));
 }

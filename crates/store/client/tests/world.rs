@@ -1,5 +1,5 @@
 //! A cluster in virtual time: a coordinator, two servers that answer, one that never does, and a
-//! client that knows all tables to be with the silent one.
+//! client that expects all tables at the silent server.
 
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
@@ -40,7 +40,7 @@ fn locator(port: u16) -> String {
     format!("fast+udp:host=10.0.0.1,port={port}")
 }
 
-/// The record of a table with a tablet at each of these ports; at port zero, one without a server.
+/// The record of a table with a tablet at each of these ports; a tablet at port zero has no server.
 fn record(table: u32, ports: &[u16]) -> TableRecord {
     let locator = |port| if port == 0 { String::new() } else { locator(port) };
     let tablet = |(first, &port): (u64, &u16)| TabletRecord {
@@ -52,8 +52,8 @@ fn record(table: u32, ports: &[u16]) -> TableRecord {
     TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
 }
 
-/// The coordinator, which says which servers have all tables, and a server: it finds no object, and
-/// counts as many as its port's number says.
+/// The answers of the coordinator, which knows the servers of all tables, and of a server. The
+/// server finds no object, and counts as many objects as the number of its port.
 struct Answers {
     port: u16,
     places: Rc<RefCell<Vec<u16>>>,
@@ -124,9 +124,9 @@ impl World {
         let mut core = Core::with_drivers(vec![("fast+udp", port(CLIENT))], &coordinators, 7)
             .expect("a client");
         core.target(&locator(SILENT).parse::<Locator>().expect("a locator"))
-            .expect("of that transport");
+            .expect("the transport is in use");
         (0..TABLES)
-            .for_each(|table| core.learn(&record(table, &[SILENT])).expect("its locator is right"));
+            .for_each(|table| core.learn(&record(table, &[SILENT])).expect("the locator is valid"));
         Self { now: Nanos(0), hub, nodes, core, places }
     }
 

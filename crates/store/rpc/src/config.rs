@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use sprat_wire::packet;
 
-/// The largest number of slots that a session can have, and so of outstanding calls on it.
+/// The largest number of slots that a session can have, and thus the largest number of outstanding
+/// calls on it.
 pub const MAX_SLOTS: usize = packet::MAX_SLOTS;
 
-/// The smallest number of slots that a server grants. As many calls may wait while a session is
-/// being opened.
+/// The smallest number of slots that a server grants. At most this many calls may wait while a
+/// session is being opened.
 pub const MIN_SLOTS: usize = 8;
 
 /// Number of sessions that a server keeps at most, by default.
@@ -110,8 +111,8 @@ pub const INITIAL_RTO: Duration = Duration::from_millis(20);
 /// breaks.
 pub const RELIABLE_RTO: Duration = Duration::from_millis(250);
 
-/// Number of handshakes that may be answered and not complete; at the limit, a new handshake
-/// replaces the oldest.
+/// The largest number of handshakes that an endpoint has answered and that are not complete. At the
+/// limit, a new handshake replaces the oldest.
 pub const MAX_CHANNELS_HALF_OPEN: usize = 256;
 
 /// Number of handshakes that an endpoint answers in one burst. Answering one takes some 0.2 ms.

@@ -137,8 +137,8 @@ pub enum Repeat {
     Reexecute,
 }
 
-/// A response: a head of up to [`INLINE_BYTES`], stored by value, followed by the bytes of a body
-/// if there is one.
+/// A response: first the *head*, up to [`INLINE_BYTES`] stored by value; then the bytes of the
+/// body, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<B> {
     pub(crate) head: Inline,

@@ -84,9 +84,10 @@
 //! short message waits at most for a window of a long one.
 //!
 //! [`Config::max_reassembly`] bounds the reassembly memory of each role. A fragment of a response
-//! that finds no memory is dropped, and sent again later. A request that finds none takes the
-//! memory of a request that stalled, or of the session that uses the most if that is more than its
-//! own. If there is neither, the server answers `Retry`.
+//! that finds no memory is dropped, and sent again later. A request that finds no memory takes the
+//! memory of a request that stalled, or else of the session that uses the most, if that session
+//! uses more than the request's own session. If there is no such memory, the server answers
+//! `Retry`.
 //!
 //! # Loss
 //!

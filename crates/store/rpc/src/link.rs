@@ -171,8 +171,8 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
             outbox.frame.extend_from_slice(parts[0]);
             outbox.frame.extend_from_slice(parts[1]);
             if payload > COPY_BYTES {
-                // A long packet ends its frame, sealed or not: a probe of a path must have a frame
-                // of its own.
+                // A long packet ends its frame, sealed or not, because a packet that probes a path
+                // must have a frame of its own.
                 self.flush();
             }
             return;

@@ -277,10 +277,11 @@ impl<B: Copy> Server<B> {
     /// full. Of several candidates it is always the one that was silent for longest.
     ///
     /// An unused session ends first: an attacker opens many of them from forged addresses. If there
-    /// is none, a session of the address with the most sessions ends. If that address has more than
-    /// `address` would then have, it is one without a request in progress, or any if there is none.
-    /// Otherwise it must have no request in progress and have been silent for
-    /// [`IDLE_BEFORE_EVICTION`]. A client that loses its session this way opens another.
+    /// is none, a session of the address with the most sessions ends. If that address has more
+    /// sessions than `address` would then have, a session without a request in progress ends, or
+    /// any session if each has a request in progress. Otherwise a session ends only if it has no
+    /// request in progress and has been silent for [`IDLE_BEFORE_EVICTION`]. A client that loses
+    /// its session this way opens another.
     fn choose_victim(&self, now: Nanos, address: IpAddr) -> Option<u32> {
         let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
             let candidates = self.sessions.iter().filter(|(_, session)| of(session));

@@ -1,4 +1,4 @@
-//! A timer for each of some numbered members.
+//! Timers of numbered members. A member here is a session or a message, not a member of a cluster.
 //!
 //! A binary heap that knows the position of each member, so that a member has only one entry, even
 //! if its time changes often. Owners do not move a time on every event: when a member's time comes,
@@ -9,7 +9,7 @@ use sprat_net::Nanos;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// One time for each of some numbered members.
+/// The times of numbered members, at most one for each.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: Vec<(Nanos, u32)>,

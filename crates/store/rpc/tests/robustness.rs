@@ -201,8 +201,9 @@ fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
     (field(24 + 4), field(24 + 8))
 }
 
-/// One address has all sessions. Another address can still open a session, in place of the one that
-/// was silent for longest. The first address can do so too once one of its own sessions is idle.
+/// One address has all sessions. Another address can still open a session, in place of the session
+/// that was silent for longest. The first address can open another session once one of its own is
+/// idle.
 #[test]
 fn sessions_of_one_address_do_not_block_other_addresses() {
     let config = Config { slots: 8, max_sessions: 20, ..Config::default() };

@@ -29,7 +29,7 @@ pub struct ClientContext<'a> {
     pub history: &'a mut History,
     /// Records events.
     pub trace: &'a mut Trace,
-    /// The table of ballast.
+    /// The table of ballast: objects that fill the log from the beginning.
     pub ballast: &'a TableRecord,
     /// The other tables, with the servers that have them.
     pub tables: &'a [TableRecord],

@@ -23,7 +23,7 @@ pub enum Fault {
         /// Whether the power fails only when the disk is writing, so that there is a write to tear.
         at_work: bool,
     },
-    /// The server is stopped in order, and started again later.
+    /// The server is shut down properly, and started again later.
     Stop,
     /// At the server's next start, its disk fails after some operations.
     FailStart {

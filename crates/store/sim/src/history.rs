@@ -13,8 +13,9 @@ use std::time::Duration;
 pub const OPEN: u64 = u64::MAX;
 
 /// How long a call may still take place after its caller has given it up. After that no frame of it
-/// is in flight, and a server that received it has executed it or is dead. Without this bound a
-/// call could take place at any time; the bound is stricter, and leaves the check fewer choices.
+/// is in flight, and a server that received it has executed it or is dead. Without this bound the
+/// check would have to consider that a call may take place at any later time, and would have more
+/// choices to try.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
 /// The largest number of changes of one object whose outcome may be unknown. The check can find an
@@ -124,7 +125,7 @@ pub enum Response {
         /// The version.
         version: u64,
     },
-    /// The condition did not hold. The object's current version, if it exists.
+    /// The condition did not hold. Holds the object's current version, if the object exists.
     Conflict(Option<u64>),
     /// The value was incremented.
     Sum {
@@ -288,8 +289,8 @@ impl History {
         self.pages.clear();
     }
 
-    /// Discards the results of reads with numbers below `first`: the servers that answered them may
-    /// not have known changes made at other servers. Responses to changes remain.
+    /// Discards the results of reads with numbers below `first`, because the servers that answered
+    /// may have been unaware of changes made at other servers. Responses to changes remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {

@@ -21,7 +21,7 @@ pub struct Summary {
     pub pages: u64,
     /// Number of crashes of servers, including those during a start.
     pub crashes: u64,
-    /// Number of stops in order.
+    /// Number of proper shutdowns of servers.
     pub stops: u64,
     /// Number of changes of the leader among several coordinators.
     pub takeovers: u64,

@@ -22,7 +22,7 @@ pub type SeedResult = Result<(Summary, Trace), Box<Failure>>;
 /// Runs the histories of `seeds` with `run` on `threads` threads. After each history, one of the
 /// threads calls `goes_on` with the number of histories that are done and, if this one failed, its
 /// failure. `goes_on` returns whether to begin more. Returns the summary, and the failures ordered
-/// by seed. Begins no more histories after some failures.
+/// by seed. Begins no more histories after 5 failures.
 ///
 /// # Panics
 /// When `goes_on` panics.

@@ -27,7 +27,8 @@ type RealNode = Node<AnyDriver, Master<MemDisk>>;
 
 enum Life {
     Down,
-    /// The log is open; the server serves when the time that opening took has passed.
+    /// The log is open. The server begins to serve at this time, because opening the log takes
+    /// time.
     Starting(Box<Master<MemDisk>>, Nanos),
     Up(Box<RealNode>),
     /// The server finishes requests, until this time at the latest.
@@ -59,7 +60,7 @@ pub struct Server {
     trouble: Vec<u64>,
     /// Whether a fault was injected into the disk, or the disk is full.
     ailing: bool,
-    /// Whether the last stop was in order.
+    /// Whether the server was last shut down properly.
     clean: bool,
     retransmissions: u64,
 }
@@ -170,7 +171,8 @@ impl Server {
         self.retransmissions + living
     }
 
-    /// Opens the log on the disk. The server serves when the time that this takes has passed.
+    /// Opens the log on the disk. The server begins to serve after the virtual time that opening
+    /// the log takes.
     ///
     /// # Errors
     /// A message, when the log cannot be opened although the disk worked.
@@ -235,7 +237,7 @@ impl Server {
         self.clean = false;
     }
 
-    /// Begins to stop in order.
+    /// Begins a proper shutdown.
     pub fn stop(&mut self, now: Nanos) {
         self.life = match std::mem::replace(&mut self.life, Life::Down) {
             Life::Up(mut node) => {
@@ -267,8 +269,8 @@ impl Server {
         self.control.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// Runs an iteration if there is something to do. Returns the result of a stop in order if one
-    /// has ended. `token_seed` determines the session tokens of a node that begins.
+    /// Runs an iteration if there is something to do. Returns the result of a proper shutdown if
+    /// one has ended. `token_seed` determines the session tokens of a node that begins.
     pub fn step(&mut self, now: Nanos, token_seed: u64) -> Option<Result<(), String>> {
         if now < self.paused_until {
             return None;

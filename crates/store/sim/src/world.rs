@@ -26,7 +26,7 @@ const STUCK: Nanos = Nanos(120_000_000_000);
 /// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The table of ballast, which is never dropped.
+/// The table of ballast (objects that fill the log from the beginning), which is never dropped.
 const BALLAST: u32 = 1 << 20;
 
 /// The phases of a history.
@@ -459,7 +459,7 @@ impl World {
         });
     }
 
-    /// Enters the next phase if the present one is over. Returns whether that one was the last.
+    /// Enters the next phase if the present phase is over. Returns whether the history has ended.
     fn next_phase(&mut self) -> Result<bool, String> {
         match self.phase {
             Phase::Load if self.server.is_up() && self.clients.iter().all(Client::is_done) => {

@@ -176,7 +176,7 @@ fn calls_of_unknown_outcome_take_place_at_most_once() {
         (Action::Read, found(2, 2)),
         (Action::Read, found(1, 1)),
     ]));
-    // The new object's version may be any above the earlier ones, but it is only one.
+    // The new object may have any version above the earlier versions, but it has only one.
     accepts(&in_sequence(&[perhaps, (Action::Read, found(6, 2)), (write(3), done(7))]));
     rejects(&in_sequence(&[perhaps, (Action::Read, found(6, 2)), (Action::Read, found(7, 2))]));
     // A call that was certainly not executed has no effect.

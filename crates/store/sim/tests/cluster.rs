@@ -41,7 +41,10 @@ fn cluster_histories_are_linearizable() {
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
     assert!(summary.stops > SEEDS / 4, "live servers are declared dead: {summary}");
     assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
-    assert!(summary.disk_faults > SEEDS / 4 && summary.flips > 0, "disks fail, and lie: {summary}");
+    assert!(
+        summary.disk_faults > SEEDS / 4 && summary.flips > 0,
+        "disks fail, and bits flip: {summary}"
+    );
     assert!(summary.racks_lost > 0, "whole racks are lost: {summary}");
     eprintln!("{summary}");
 }
@@ -59,7 +62,7 @@ fn seeds_determine_histories() {
 
 /// The faults that these seeds found:
 /// - The server confused two of its tasks.
-/// - A recovered part was said to begin later than it did.
+/// - The server reported that a recovered part began later in the log than it did.
 /// - Masters waited for replicas of a lost server.
 /// - A new head was never reported to the coordinator.
 /// - Sessions of recoveries were never closed, until there was no room for more.

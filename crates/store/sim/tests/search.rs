@@ -24,8 +24,8 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         return true;
     }
     let first = rest().map(|index| (calls[index].returned, calls[index].invoked)).min().unwrap();
-    // The latest invocation of the calls with a response before the first remaining one. A call
-    // that had settled by then took place before, or never.
+    // The latest invocation among the calls that were answered before the first remaining call. A
+    // call that had settled by this time took place earlier, or never.
     let before =
         calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
     let begun = before.max().unwrap_or(Nanos(0));

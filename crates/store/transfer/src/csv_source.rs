@@ -236,7 +236,7 @@ impl<R: BufRead> ItemSource for CsvSource<R> {
         if self.indices.is_none() && self.begin(item)? {
             return Ok(true);
         }
-        // The file is empty: it lacks even the header from which the indices come.
+        // The file is empty, and so has no header from which to find the indices.
         let Some(indices) = self.indices else { return Ok(false) };
         while self.read_row()? {
             self.count.get_or_insert(self.fields.count());

@@ -23,16 +23,16 @@ const BASE64_SUFFIX: &str = "_base64";
 pub enum JsonlValue {
     /// The whole line, byte for byte.
     Line,
-    /// One field. Of a string the value is its text, of other JSON the bytes as written. A field
-    /// may instead be given in base64 under `NAME_base64`; so may the key.
+    /// One field. The value is the text of a JSON string, and the bytes as written of any other
+    /// JSON. The line may instead give the field, and the key, in base64 under `NAME_base64`.
     Field(String),
 }
 
 /// How to read a JSONL file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JsonlImport {
-    /// The name of the key's field. Of a string the key is its text, of a number the bytes as
-    /// written.
+    /// The name of the key's field. The key is the text of a JSON string, and the bytes as written
+    /// of a number.
     pub key: String,
     /// The part of a line that is the value.
     pub value: JsonlValue,

@@ -10,10 +10,11 @@
 //!   directories, modes, owners and times are not kept. Symbolic links and special files are
 //!   skipped, and named among the omissions.
 //! - *Rows* of CSV and *lines* of JSONL: the value is the row's bytes up to its newline, with
-//!   quotes and any carriage return. Export writes each value and a newline. So it gives the same
-//!   set of rows, in the table's order. A last row without a newline gets one; blank rows are
-//!   skipped. A CSV header is an item with the key [`CSV_HEADER_KEY`], and is exported as the first
-//!   row. Of two rows with one key the later one stays.
+//!   quotes and any carriage return. Export writes each value and a newline. So an exported file
+//!   has the same set of rows as the imported file, in the table's order. A last row without a
+//!   newline gets one; blank rows are skipped. A CSV header is an item with the key
+//!   [`CSV_HEADER_KEY`], and is exported as the first row. If two rows have one key, the later row
+//!   is kept.
 //! - *Pairs*, CSV or JSONL: key and value are two fields, in base64 if they are not UTF-8. Any
 //!   table can be restored from them exactly.
 //!

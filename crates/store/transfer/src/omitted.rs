@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The largest number of names that an [`Omitted`] keeps; it only counts the omissions beyond.
+/// The largest number of names that an [`Omitted`] keeps. It only counts further omissions.
 pub const MAX_NAMED: usize = 1000;
 
 /// Why a file, row or item was left out.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// The largest number of names in the error about large files; it only counts the others.
+/// The largest number of names in the error about large files; the error only counts the others.
 const LARGE_SHOWN: usize = 10;
 
 /// Yields an item for each regular file of a directory tree, in the order of their names.

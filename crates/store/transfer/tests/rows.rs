@@ -306,7 +306,8 @@ fn values_that_are_not_one_row_are_left_out_of_rows_by_name() {
     assert_eq!(omitted.failures(), 3);
 }
 
-/// Fuzzing found this: such a row was imported, and was then missing from every export.
+/// Fuzzing found that a row under the key that Sprat reserves was imported, and was then missing
+/// from every export.
 #[test]
 fn a_row_under_our_own_key_is_refused_and_its_neighbours_are_not() {
     let row = |key: &str| format!("id,v\n{key},1\n");

@@ -41,7 +41,7 @@ pub const KEY_BYTES: usize = 32;
 /// Bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// The layout version that is read and written.
+/// The version of the layout that this module reads and writes.
 const VERSION: u8 = 1;
 
 /// The role of a member in the cluster.
@@ -52,7 +52,7 @@ pub enum Role {
     Admin = 1,
     /// A server or coordinator: may send all requests that servers send each other.
     Server = 2,
-    /// Reads and writes the tables that its grants name.
+    /// Uses the tables that its grants name, with the rights in these grants.
     Client = 3,
 }
 
@@ -76,12 +76,12 @@ pub enum Rights {
     Write = 3,
 }
 
-/// Names tables by a pattern, and gives a client rights on them.
+/// Gives a client rights on all tables whose names match a pattern.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// A pattern for the names of the tables; `*` stands for any run of characters.
     pub pattern: String,
-    /// What the client may do with them.
+    /// The client's rights on these tables.
     pub rights: Rights,
 }
 
@@ -94,9 +94,9 @@ pub struct Certificate {
     pub name: String,
     /// The member's public key.
     pub key: [u8; KEY_BYTES],
-    /// The first second, since 1970, of its validity.
+    /// The first second of the certificate's validity, in seconds since 1970.
     pub from: u64,
-    /// The first second after its validity.
+    /// The first second after the certificate's validity, in seconds since 1970.
     pub until: u64,
     /// The tables that the member may use; empty unless the member is a client.
     pub grants: Vec<Grant>,
@@ -236,7 +236,7 @@ impl Certificate {
         Ok(Self { role, name: name.to_owned(), key: raw.key, from, until, grants })
     }
 
-    /// Returns whether the certificate is valid at that second since 1970.
+    /// Returns whether the certificate is valid at `unix`, in seconds since 1970.
     #[must_use]
     pub fn is_valid_at(&self, unix: u64) -> bool {
         (self.from..self.until).contains(&unix)

@@ -51,8 +51,8 @@ pub struct HandshakeHeader {
     pub to: U32,
     /// Number of the channel at the sender.
     pub from: U32,
-    /// Drawn at random by the initiator. By it the responder recognizes a repeated [`HELLO`] and
-    /// repeats its answer.
+    /// Drawn at random by the initiator. The responder recognizes a repeated [`HELLO`] by this
+    /// nonce, and repeats its answer.
     pub nonce: U32,
 }
 
@@ -77,14 +77,16 @@ const _: () = assert!(
         && size_of::<SealedHeader>() == CHANNEL_HEADER_BYTES
 );
 
-/// The payload of a [`HELLO`], encrypted with the door key; zeros fill the rest of the frame.
+/// The payload of a [`HELLO`], encrypted with the door key (a secret that all members share). Zeros
+/// fill the rest of the frame.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
 pub struct HelloPayload {
-    /// The receiver's number of the sender's open channel; [`NO_CHANNEL`] when there is none. If
-    /// the channel still exists, the receiver answers in it and opens no other.
+    /// The receiver's number of the channel that the sender already has with it; [`NO_CHANNEL`]
+    /// when there is none. If this channel still exists, the receiver answers in it and opens no
+    /// other.
     pub old: U32,
     /// The name of that channel, which both ends know.
     pub name: [u8; 8],

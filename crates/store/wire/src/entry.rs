@@ -4,10 +4,10 @@
 //! 0        4       8          14        16     19
 //! | crc32c | table | version  | key_len | kind | key ... | value ... |
 //! ```
-//! The CRC covers everything behind itself. `kind` holds, from its lowest bit on, 21 bits of value
-//! length (for a counter, its [type](crate::value)), 2 of [`Kind`], and [`Entry::successor`].
-//! Entries are not aligned: with objects of 130 B, each byte of padding would be 0.6 % of the
-//! memory.
+//! The CRC covers all bytes of the entry after the CRC. `kind` holds, from its lowest bit on, 21
+//! bits of value length (for a counter, its [type](crate::value)), 2 of [`Kind`], and
+//! [`Entry::successor`]. Entries are not aligned: with objects of 130 B, each byte of padding would
+//! be 0.6 % of the memory.
 
 use crate::value::ValueType;
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
@@ -239,9 +239,9 @@ pub fn fill_gap(mut gap: &mut [u8]) {
 /// Role of a segment in the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// The master appended to it. Its header lists every live segment.
+    /// A segment to which the master appended. Its header lists every live segment.
     Head,
-    /// The cleaner wrote it; it counts only once the header of a later head lists it.
+    /// A segment that the cleaner wrote. It is part of the log only once a later head lists it.
     Survivor,
 }
 
@@ -260,8 +260,8 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// Returns whether the segment is a copy of a head, made later from the entries of the head
-    /// that counted. A copy has no digest, whereas a head lists at least itself.
+    /// Returns whether the segment is a copy of a head, which the master made later to replace lost
+    /// replicas. A copy has no digest, whereas a head lists at least itself.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()

@@ -23,8 +23,8 @@
 //!
 //! **How loss is distinguished from an unfinished write.** A chunk header states how much of its
 //! segment was durable when it was written ([`ChunkHeader::durable`]). An invalid chunk that a
-//! later chunk states as durable is damage; one that no later chunk states as durable was being
-//! written when the power failed, and was not acknowledged.
+//! later chunk states as durable is damage. An invalid chunk that no later chunk states as durable
+//! was being written when the power failed, and was not acknowledged.
 //!
 //! # Replicas of other servers' segments
 //! `replicas.sprat` has the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that
@@ -34,9 +34,9 @@
 //!   the file header's incarnation is never below one in use. So a backup that receives a segment
 //!   for a second time can tell the new chunks from those of the first time.
 //! - **Freed frames are marked.** The last block of a frame is a mark: a chunk header of segment
-//!   [`FREED`]. The mark frees replicas of its incarnation and of lower ones. It is apart from the
-//!   chunks that it frees, so a torn mark damages nothing, and it still covers old chunks in the
-//!   frame after the next replica has begun.
+//!   [`FREED`]. The mark frees replicas of its incarnation and of lower ones. The mark is apart
+//!   from the chunks that it frees, so a torn mark damages nothing. It still covers old chunks in
+//!   the frame after the next replica has begun.
 //! - A chunk is [`buffered`](ChunkHeader::buffered) when its bytes may have been acknowledged
 //!   before they were on disk.
 
@@ -75,7 +75,7 @@ pub const FREED: u64 = 0;
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
 /// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, which is room for 29,127
-/// chunk headers. Commits of 260 B or more on average fill the segment before the frame. At worst
+/// chunk headers. Commits of 288 B or more on average fill the segment before the frame. At worst
 /// each commit is a single entry of 130 B; the frame is then full when the segment is 88 % full,
 /// and the segment is sealed there.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
@@ -124,8 +124,8 @@ pub struct FileHeader {
     /// Number of times that the log was opened for writing, counted from 1. In a file of replicas:
     /// the highest incarnation that a replica may have.
     pub incarnation: u32,
-    /// The newest head segment and the number of bytes in it; `None` if the log was not closed in
-    /// order. In a file of replicas, in place of both: the first incarnation since the file was
+    /// The newest head segment and the number of bytes in it; `None` if the log was not closed
+    /// properly. In a file of replicas, in place of both: the first incarnation since the file was
     /// opened, and zero.
     pub clean: Option<(u64, u32)>,
     /// Number of whole frames in the file when this header was written. A file with fewer frames
@@ -327,7 +327,7 @@ pub enum BadChunk {
     /// The checksum matches, but a field is invalid.
     #[error("chunk header field {0} is out of range")]
     Field(&'static str),
-    /// The bytes behind the header are not those for which it was written.
+    /// The bytes behind the header differ from the bytes for which the header was written.
     #[error("chunk checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     PayloadCrc {
         /// The checksum in the header.

@@ -1,11 +1,12 @@
 //! Operations that take effect once, however often they are sent, and the completion records that
 //! make this possible.
 //!
-//! A client has request *slots*. At any time at most one operation of a slot is in progress: the
+//! A client has request *slots*. At any time at most one operation of a slot is in progress, so the
 //! slot's next operation shows that the client has the answer to the previous one, or no longer
-//! waits for it. So a master keeps only one [`Completion`] for each slot, that of the highest
-//! sequence number. A completion is an object of the log like any other, with the sequence number
-//! as its version. Each table has a table of completions of its own, which moves with it.
+//! waits for it. A master therefore keeps only one [`Completion`] for each slot, that of the
+//! highest sequence number. A completion is stored in the log as an object whose version is the
+//! sequence number. The completions for a table form a table of their own, which moves with that
+//! table.
 //!
 //! A client that sends an operation again, because no answer came in time, marks it as resent. If
 //! the master then finds that the operation changes nothing (its condition does not hold), it keeps
@@ -13,7 +14,8 @@
 //!
 //! In the log a completion stands directly before the entry that the operation wrote, and counts
 //! only together with that entry: after a crash either both exist or neither.
-//! [`Completion::joined`] marks this; a log that takes over a completion alone clears the mark.
+//! [`Completion::joined`] marks this; a log that takes over a completion without the entry clears
+//! the mark.
 
 use crate::MAX_VERSION;
 use crate::entry::{Entry, Kind, Role};
@@ -45,7 +47,7 @@ pub const COMPLETION_KEY_BYTES: usize = 10;
 /// version does not count.
 pub const MAX_RESULT: usize = 8;
 
-/// How long a client sends an operation again, counted from the operation's beginning.
+/// How long a client repeats an operation that has an id, counted from the operation's beginning.
 pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
 /// How long servers keep a session on which nothing arrives.

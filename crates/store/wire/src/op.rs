@@ -218,10 +218,10 @@ pub enum Request<'a> {
     Enlist {
         /// The id that the server had before; zero when it never had an id.
         server: u32,
-        /// The cluster that its data belongs to; zero when it has no data.
+        /// The cluster that the server's data belongs to; zero when the server has no data.
         cluster: u64,
         /// Number of replicas of the server's log that other servers keep; the server then keeps
-        /// replicas for them too. Zero: its log is on its own disk.
+        /// replicas of their logs. Zero: the server's log is on its own disk.
         copies: u8,
         /// The server's locator for clients.
         locator: &'a str,
@@ -250,7 +250,7 @@ pub enum Request<'a> {
         seen: &'a ClusterSeen,
     },
     /// Server to coordinator: record that open heads of the server's log below this segment are
-    /// void. Answered when the record is durable.
+    /// void: a recovery must ignore them. Answered when the record is durable.
     Void {
         /// Id of the server.
         server: u32,
@@ -269,7 +269,8 @@ pub enum Request<'a> {
         failure: &'a str,
     },
     /// To a coordinator: move a tablet, or a part of one, to another server. Answered when the
-    /// order is recorded; the move is done when the table's record shows it.
+    /// coordinator has recorded the order to move; the move is done when the table's record shows
+    /// it.
     MoveTablet {
         /// Table id.
         table: u32,
@@ -278,8 +279,8 @@ pub enum Request<'a> {
         /// The positions to move.
         range: &'a RangeBytes,
     },
-    /// To a coordinator: move all tablets of a server to others and assign it no more; or, with
-    /// `drain` false, assign it tablets again.
+    /// To a coordinator: move all tablets of a server to others and assign no more tablets to it;
+    /// or, with `drain` false, assign tablets to it again.
     Drain {
         /// Id of the server.
         server: u32,
@@ -290,7 +291,7 @@ pub enum Request<'a> {
     /// answer: the lowest version that new objects may have, then entries. `number`: the cursor for
     /// the next request, or how many changes are left; `more` is set while any are left.
     Collect {
-        /// Id of the move's order.
+        /// Id of the [order](MoveOrder) to move the tablet.
         order: u64,
         /// The stage of the move.
         stage: MoveStage,
@@ -727,8 +728,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the position whose tablet's server the request is for, with keys hashed by `seed`. A
-    /// request for the table as a whole has position zero.
+    /// Returns the position that decides which tablet, and so which server, the request is for.
+    /// `seed` is the seed of keys' positions. A request for a whole table has position zero.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {

@@ -176,7 +176,7 @@ fn counters_from_before_types_are_read_and_take_a_type() {
         let crc = crc32c::crc32c(&old[4..]).to_le_bytes();
         old[..4].copy_from_slice(&crc);
         assert_eq!(Entry::parse_checked(&old), Ok(entry(key, value)));
-        assert_eq!(bytes_of(&entry(key, value)), old, "bytes without a type are written as ever");
+        assert_eq!(bytes_of(&entry(key, value)), old, "plain bytes are encoded as before");
     }
     let [(_, five), (_, half)] = OLD_COUNTERS.map(|(key, value)| (key, (ValueType::Bytes, value)));
     assert_eq!(Number::Integer(1).added_to(Some(five)), Ok(Number::Integer(6)));

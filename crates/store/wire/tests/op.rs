@@ -428,7 +428,7 @@ proptest! {
         if let [first, ..] = whole.tablets[..] {
             let mut body = Vec::new();
             Assignment { tablets: vec![first, first], ..Assignment::default() }.encode(&mut body);
-            prop_assert_eq!(Assignment::parse(&body), None, "an object of two tablets");
+            prop_assert_eq!(Assignment::parse(&body), None, "two tablets that overlap");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 pub enum Address {
     /// This address and port; with port 0 the driver chooses a port.
     Own(SocketAddr),
-    /// A link-local address derived from the hardware address, IPv6 if true, and a port that the
-    /// driver chooses.
+    /// A link-local address derived from the hardware address (IPv6 if true, otherwise IPv4), and a
+    /// port that the driver chooses.
     LinkLocal(bool),
 }

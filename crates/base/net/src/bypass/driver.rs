@@ -24,13 +24,13 @@ const MAX_PARKED: usize = 64;
 /// The largest number of echo replies kept until they are taken. Further replies are dropped.
 const MAX_PONGS: usize = 64;
 
-/// The largest number of frames taken from a memory interface before the other ports are polled and
-/// the caller continues. It is small, so that replies are sent while the next frames are read.
+/// Number of frames taken from one port before the other ports and the caller get their turn. It is
+/// small, so that replies are sent while the next frames are read.
 const BURST: usize = 4;
 
-/// How often a call that finds nothing polls the ports. A poll costs some 10 ns. Without further
-/// polls, a frame that arrives just after the first would wait until the caller's next call, which
-/// is much later.
+/// Number of times that one call polls the ports if it finds no frame. A poll costs some 10 ns. The
+/// time between two calls is far longer, and a frame that arrives in that time waits for half of it
+/// on average.
 const POLLS: usize = 16;
 
 /// Calls of `receive` between two readings of the clock.
@@ -39,8 +39,8 @@ pub(super) const CLOCK_ITERATIONS: u32 = 64;
 /// Interval of maintenance of links and neighbours.
 pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 
-/// Interval of maintenance while a port shakes hands with its peer, because the peer waits for each
-/// answer.
+/// The interval of maintenance while a port is in the handshake with its peer, because the peer
+/// waits for each answer.
 pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
 /// The longest sleep while a neighbour is being probed.
@@ -139,12 +139,9 @@ impl BypassDriver {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
     }
 
-    /// Sends an ICMP echo request of `len` bytes to a host, whose driver or kernel answers it.
-    /// Returns whether the request was passed to a port. While the host's hardware address is
-    /// unknown, the request is not sent, and the driver resolves the address.
-    ///
-    /// # Panics
-    /// If `len` is not between 4 and [`mtu`](Transmit::mtu).
+    /// Sends an ICMP echo request of `len` bytes, 4 to [`mtu`](Transmit::mtu), to a host, whose
+    /// driver or kernel answers it. Returns whether the request has left. While the host's hardware
+    /// address is unknown, the request does not leave, and the driver resolves the address.
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }
@@ -355,8 +352,8 @@ impl BypassTx {
         }
     }
 
-    /// Hands over the frames for other nodes: moves each to its node, and copies frames for all
-    /// nodes to each of the others.
+    /// Hands each frame for another node over to that node, and a copy of each frame for all nodes
+    /// to every other node.
     #[cfg(feature = "dpdk")]
     fn hand_over_foreign(&mut self, port: usize, burst: &mut Burst) {
         let (Some(share), Some(pool)) = (&self.share, self.ports[port].pool()) else { return };
@@ -376,8 +373,8 @@ impl BypassTx {
         }
     }
 
-    /// Returns whether this node answers requests to its address. Of the nodes that share an
-    /// address, only node 0 answers.
+    /// Returns whether this node answers requests to the address. Of the nodes that share it, one
+    /// does.
     #[cfg(feature = "dpdk")]
     fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)

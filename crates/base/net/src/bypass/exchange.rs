@@ -7,9 +7,9 @@
 //!                     others (ARP, neighbour discovery, ICMP) -> itself, a copy to each other node
 //! ```
 //!
-//! All nodes have one address; node i has the UDP port P + i. A device that supports flow rules
-//! steers datagrams to the right queue, so that few are handed over. Sharing also works without
-//! flow rules. Only node 0 answers requests to the address; all nodes learn from the requests.
+//! All nodes have one address, and node i the UDP port P + i. A device that supports flow rules
+//! steers datagrams to the right queue, so that nodes hand over few. Sharing also works on a device
+//! without flow rules. Only node 0 answers requests to the address; all nodes learn from them.
 
 use sprat_host::lock;
 use std::cell::Cell;
@@ -153,8 +153,8 @@ impl DeviceShare {
         }
     }
 
-    /// Returns two numbers: frames handed over to other nodes, and frames that other nodes could
-    /// not hand over to this node.
+    /// Returns the number of frames handed over to other nodes, and the number of frames that other
+    /// nodes could not hand over to this node.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.handed.get(), self.shared.mailboxes[self.number].lost.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Frames taken from a driver, to simulate a device that returns no frames.
+//! Frames withheld from a driver, as if a device never returned them.
 
 use super::BypassDriver;
 use super::dpdk::Draft;

@@ -1,4 +1,4 @@
-//! A port of a host: a memory interface, or a device of DPDK's.
+//! A port of a host: a memory interface, or a device that DPDK drives.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -89,7 +89,7 @@ impl Port {
         }
     }
 
-    /// Returns the pool of the port's frames, if DPDK drives the port.
+    /// Returns the pool of the device's frames, if DPDK drives the device.
     #[cfg(feature = "dpdk")]
     pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
         match self {
@@ -98,7 +98,7 @@ impl Port {
         }
     }
 
-    /// Returns the largest number of frames that the port's queue or pool holds.
+    /// Returns the number of frames that the device's queue or pool holds.
     pub(super) fn frames_max(&self) -> usize {
         match self {
             Self::Memif(_) => memif::MAX_BACKLOG,
@@ -130,7 +130,7 @@ impl Port {
         each!(self, device => device.discard_waiting())
     }
 
-    /// Returns whether the kernel's interface below the port was removed.
+    /// Returns whether the kernel's interface below the device was removed.
     pub(super) fn is_interface_removed(&self) -> bool {
         match self {
             Self::Memif(_) => false,
@@ -139,7 +139,7 @@ impl Port {
         }
     }
 
-    /// Returns the packet socket on the kernel's interface below the port, if there is one.
+    /// Returns the socket of the kernel's interface below the device, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memif(_) => None,

@@ -14,8 +14,8 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// The largest number of frames that wait for room at a device. Further frames are refused. The
-/// drivers drop their oldest frames only at a larger number, so they never drop any of ours.
+/// The largest number of frames that wait for room at a device; further ones are refused. This
+/// limit is below the number at which the drivers drop the oldest.
 const MAX_WAITING: usize = 256;
 
 /// The largest MTU for which a device can be opened, in bytes.
@@ -24,8 +24,8 @@ const MAX_MTU: u16 = 16_000;
 /// A device that receives and sends whole Ethernet frames unchanged.
 ///
 /// Call [`receive`](Self::receive) and [`send`](Self::send) for frames, [`poll`](Self::poll) often,
-/// and sleep on [`sources`](Self::sources). The device may be opened on one thread and used on
-/// another, but only by one thread at a time.
+/// and sleep on [`sources`](Self::sources). It may be opened on one thread and used on another, but
+/// only by one thread at a time.
 pub struct RawDevice {
     port: Port,
     counters: Counters,
@@ -239,8 +239,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     {
         start_devices(&[device.to_owned()])?;
         let (dpdk, _) = Dpdk::open(Some(device), None, mtu, AcceptedFrames::All)?;
-        // A missing peer may still come. A missing interface is an error now: a retry could run in
-        // another network namespace.
+        // If the peer is missing, it may appear later. If the interface is missing, this fails at
+        // once, because a retry could run in another network namespace.
         match dpdk.state().trouble.filter(|_| dpdk.has_interface()) {
             Some(trouble) => Err(io::Error::other(trouble)),
             None => Ok(Port::Dpdk(dpdk)),
@@ -256,8 +256,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     }
 }
 
-/// Registers the thread with DPDK as long as the thread lives. DPDK gives a registered thread
-/// caches of its own. If the registration fails, the thread is only slower.
+/// Registers the thread with DPDK for as long as the thread lives. DPDK then gives it caches of its
+/// own; without them the thread is only slower.
 #[cfg(feature = "dpdk")]
 #[inline]
 fn register_thread() {

@@ -2,7 +2,7 @@
 
 use crate::ether::{ETHERNET_BYTES, VLAN_BYTES};
 
-/// Default MTUs: [`JUMBO`] of memory interfaces, and `ETHERNET` of other devices.
+/// Default MTU of memory interfaces; then that of other devices, which is Ethernet's.
 pub(super) const JUMBO: u16 = 9000;
 pub(super) const ETHERNET: u16 = 1500;
 

@@ -11,7 +11,7 @@ pub struct DeviceState {
     pub driver: String,
     /// The device's hardware address.
     pub mac: Mac,
-    /// Whether the link is up, so that the peer is there.
+    /// Whether the link is up, which means that the peer is there.
     pub up: bool,
     /// How often the link has gone up or down.
     pub changes: u64,

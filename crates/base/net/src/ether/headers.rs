@@ -81,8 +81,8 @@ pub(super) struct Ipv4 {
     pub(super) destination: [u8; 4],
 }
 
-/// The flag "do not fragment" in [`Ipv4::fragment`]. The bits below it hold the flag "more
-/// fragments" and the offset.
+/// The bit "do not fragment" of [`Ipv4::fragment`]. The lower bits are "more fragments" and the
+/// offset.
 pub(super) const DONT_FRAGMENT: u16 = 0x4000;
 
 /// IPv6 (RFC 8200).
@@ -143,8 +143,8 @@ pub(super) struct Discovery {
 pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option of an advertisement: the target's hardware address.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Flags of an advertisement. [`SOLICITED`]: it answers a solicitation. `OVERRIDE`: it replaces
-/// cached entries.
+/// Flags of an advertisement: that it answers a solicitation; then, that it overrides cached
+/// entries.
 pub(super) const SOLICITED: u32 = 0x4000_0000;
 pub(super) const OVERRIDE: u32 = 0x2000_0000;
 /// The multicast group of all nodes on a link.

@@ -323,8 +323,7 @@ impl EtherHost {
         }
     }
 
-    /// Returns the route to a peer over the peer's own link. The host picks it, by a hash of the
-    /// address, from the links that are up and reach the peer.
+    /// Returns the route to a peer. Of the links that are up, a hash of the peer selects one.
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and
@@ -369,8 +368,8 @@ impl EtherHost {
             return Err(Unroutable::Family);
         }
         let hop = self.settings.next_hop(peer.ip());
-        // Spread peers over the links that reach them. Use a link that is down only if no other
-        // reaches the peer.
+        // Spread peers over the links that reach them. A link that is down is used only if there is
+        // no other.
         let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
         if links.is_empty() {
             links.extend(self.links_to(hop).next());
@@ -394,12 +393,11 @@ impl EtherHost {
         Ok(links.into_iter().map(route).collect())
     }
 
-    /// Detects links that are up but lead nowhere. If frames were sent to a neighbour over a link
-    /// and none came back over it, the host probes the neighbour over that link. Until the
-    /// neighbour answers, the host uses another link if there is one.
-    ///
-    /// Call this about every millisecond. It passes the link and the frame of each probe to
-    /// `probe`. Does nothing for a host with one link.
+    /// Detects links that are up and yet lead nowhere. If frames were sent to a neighbour over a
+    /// link and none came back over it, the host probes the neighbour over that link; if the
+    /// neighbour does not answer, the host uses another link until the neighbour answers. Call this
+    /// about every millisecond; it passes each probe and its link to `probe`. Does nothing for a
+    /// host with one link.
     pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
         if self.links.len() < 2 || now.since(self.watched) < WATCH {
             return;

@@ -11,8 +11,8 @@ use crate::{Mac, Nanos};
 /// are dropped. If every entry has one, no new neighbour is remembered.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
-/// Delays between solicitations for a neighbour. After the last delay the neighbour counts as
-/// absent, and is solicited again only for the next frame to it.
+/// Delays between solicitations for a neighbour. After the last one the neighbour counts as absent,
+/// until the next frame to the neighbour starts the resolution again.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(20),
@@ -34,10 +34,9 @@ struct Neighbour {
     /// For each link, the hardware address that the neighbour had before it stopped answering
     /// there.
     lost: [Option<Mac>; MAX_LINKS],
-    /// For each link, 0 if the neighbour answers, otherwise 1 plus the number of unanswered probes.
+    /// For each link, the number of checks since something was sent without anything coming back.
     doubts: [u8; MAX_LINKS],
-    /// The number of solicitations sent since the address was last needed, and when the next is
-    /// due.
+    /// Solicitations sent since the neighbour was last needed, and when the next is due.
     solicited: usize,
     due: Nanos,
 }

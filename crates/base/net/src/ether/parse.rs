@@ -48,8 +48,8 @@ pub(super) enum Unread {
 pub(super) struct Reader {
     /// The VLAN tag of our frames; `None` for untagged frames.
     pub(super) vlan: Option<u16>,
-    /// Whether to verify UDP checksums. False if the device has verified them, or if only memory
-    /// lies between us and the sender.
+    /// Whether to verify checksums over data. False if the device has verified them, or if only
+    /// memory lies between us and the sender.
     pub(super) verify: bool,
 }
 
@@ -139,7 +139,7 @@ impl Reader {
         if len < UDP_BYTES || len > body.len() {
             return Err(Unread::Malformed);
         }
-        // An IPv4 sender may leave the checksum out; over IPv6 it may not (RFC 8200).
+        // An IPv4 sender may leave the checksum out; over IPv6 the checksum is required (RFC 8200).
         let absent = header.checksum == [0, 0];
         if absent && from.is_ipv6() {
             return Err(Unread::Malformed);

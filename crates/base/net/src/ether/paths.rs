@@ -10,15 +10,16 @@ use crate::Mac;
 /// at a small cost.
 const ENTRIES: usize = 512;
 
-/// Datagrams of at least this many bytes are spread in turn over all links, because they are parts
-/// of long messages. Shorter datagrams stay on the peer's own link, which keeps them in order.
+/// Datagrams of at least this many bytes take turns on all links, because they are parts of long
+/// messages. Shorter datagrams stay on the first of the peer's links, which keeps them in order.
 const LONG: usize = 1024;
 
 /// The routes to one peer.
 pub(super) struct PeerPaths {
     peer: SocketAddr,
     generation: u32,
-    /// One route for each usable link, that of the peer's own link first. Never empty.
+    /// One for each usable link, beginning with the link that a hash selects for this peer; never
+    /// empty.
     routes: Vec<Route>,
     turn: usize,
     /// Two sets of links, with one bit for each link: over which frames were sent, and over which
@@ -37,8 +38,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Returns whether the peer's entry, `index`, holds routes to the peer of generation
-    /// `generation`.
+    /// Returns whether the entry `index`, which this peer uses, holds routes to this peer that are
+    /// of that generation.
     #[inline]
     pub(super) fn has(&self, index: usize, peer: SocketAddr, generation: u32) -> bool {
         self.0[index]
@@ -61,7 +62,7 @@ impl Paths {
         route
     }
 
-    /// Stores the routes to a peer in the peer's entry, `index`.
+    /// Stores the routes to a peer in the entry `index`, which this peer uses.
     pub(super) fn put(
         &mut self,
         index: usize,
@@ -73,8 +74,8 @@ impl Paths {
         self.0[index] = Some(PeerPaths { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
 
-    /// Notes a datagram from a peer over a link. Returns whether the cache has a route to that peer
-    /// over the link, with that hardware address.
+    /// Notes a datagram from a peer over a link. Returns whether the cache has a route to the peer
+    /// over this link and hardware address.
     #[inline]
     pub(super) fn note_received(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
         let Some(paths) = self.0[index_of(from)].as_mut().filter(|paths| paths.peer == from) else {

@@ -21,8 +21,8 @@ pub enum Checksums {
     Device,
     /// The host computes them.
     Software,
-    /// Checksums are unnecessary, because only memory lies between us and the peer. The host
-    /// computes them only for IPv6, which demands them.
+    /// Unnecessary, since only memory lies between us and the peer. IPv6 always demands them, so
+    /// for IPv6 the host computes them.
     Spared,
 }
 

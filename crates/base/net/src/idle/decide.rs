@@ -7,11 +7,11 @@ use crate::Nanos;
 /// How many gaps between arrivals are remembered.
 const GAPS: usize = 8;
 
-/// When a node loses its core for a while, it does not spin for this many times that gap. The loss
-/// of cores thus costs at most one part in this many of the node's time.
+/// Losing the core may cost a node at most one part in this many of its time. Therefore, after a
+/// gap in which another thread had the core, the node does not spin for this many times the gap.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest time for which a node does not spin because it lost its core.
+/// The longest time for which a node does not spin after such a gap.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
 /// After this many consecutive yields that gave the core to another thread, the core counts as
@@ -37,25 +37,24 @@ pub struct Policy {
     pub mode: Mode,
     /// How long to spin after isolated work: long enough to catch a peer that answers at once.
     pub spin_least: Duration,
-    /// How long to spin while work keeps arriving. Work keeps arriving as long as the gaps between
-    /// arrivals are at most this long. It must be longer than two wake-ups; otherwise two sleeping
-    /// peers would keep waking one another.
+    /// How long to spin while work keeps coming; also the longest gap between arrivals at which
+    /// work counts as "coming". Must be longer than two wake-ups take, because otherwise two
+    /// sleeping peers would keep waking one another.
     pub spin_most: Duration,
     /// How long to spin before yielding. The yield lets another thread on the same core run.
     pub yield_after: Duration,
     /// If the gap between two idle iterations is at least this long, another thread must have had
     /// the core.
     pub robbed_after: Duration,
-    /// The least time not to spin or yield after a gap of [`robbed_after`](Self::robbed_after) or
-    /// more. The actual time is 32 times the gap, within this limit and one second. The scheduler
-    /// runs a thread that wakes before threads that only compute. A thread that spins or yields
-    /// waits until their time slices end.
+    /// The shortest time for which the node does not spin or yield after such a gap; after a longer
+    /// gap it is 32 times the gap, at most 1 s. The scheduler runs a thread that wakes up before
+    /// threads that only compute, but a thread that spins or yields waits until their time slices
+    /// end.
     pub robbed_for: Duration,
-    /// A yield that takes at least this long gave the core to another thread that spins, because
-    /// that thread spins for [`yield_after`](Self::yield_after), which is slightly longer. After
-    /// three such yields in a row the node does not spin for [`robbed_for`](Self::robbed_for).
-    /// Otherwise two peers on one core would each spin while the other has work to do. The kernel's
-    /// own threads, which serve the disk, take less time.
+    /// A yield that takes at least this long gave the core to another thread that spins; the value
+    /// is a little less than [`yield_after`](Self::yield_after). Three such yields in a row count
+    /// as losing the core, because two peers on one core would each spin while the other has work
+    /// to do. The kernel's own threads, which serve the disk, take less time.
     pub shared_after: Duration,
 }
 

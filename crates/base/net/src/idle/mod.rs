@@ -153,14 +153,14 @@ impl Idle {
         let mut fds: [PollFd<'_>; MAX_SOURCES + 1] = std::array::from_fn(|i| {
             PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN)
         });
-        // The bell comes after the sources. It is left out if there is no [`Waker`].
+        // The bell comes after the sources. It is left out if there is no waker that could ring it.
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
         let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {
-            // Read the eventfd even if this ring was noticed before. The ringing thread writes it
-            // only after it has swapped the state, perhaps much later.
+            // Read the eventfd even if the ring was noticed before, because a thread that rings
+            // writes the eventfd after it has changed the state, and may be late.
             let mut count = [0; 8];
             let _ = rustix::io::read(bell, &mut count);
         }

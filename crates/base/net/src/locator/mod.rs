@@ -21,10 +21,10 @@ pub(crate) use parse::mac;
 
 /// The address of a service and the transport to reach it.
 ///
-/// Parse a locator from text with `FromStr`, and open a driver for it with
-/// [`AnyDriver::open`](crate::AnyDriver::open).
-/// [`AnyDriver::advertised`](crate::AnyDriver::advertised) returns the locator that peers should
-/// use. `Display` writes the long form, which parses back to an equal locator.
+/// Parse a locator from text with `FromStr`, open a driver for it by
+/// [`AnyDriver::open`](crate::AnyDriver::open), and get the locator that peers should use by
+/// [`AnyDriver::advertised`](crate::AnyDriver::advertised). `Display` writes the long form, which
+/// parses back to an equal locator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Locator {
     /// How frames travel.
@@ -53,7 +53,7 @@ pub enum Transport {
 pub struct Bypass {
     /// Hardware address of the first device; `None` keeps the device's own.
     pub mac: Option<Mac>,
-    /// Number of leading bits of the host's address that its neighbours share. With `None` every
+    /// Number of leading bits of the host's address that its neighbours share; if `None`, every
     /// peer counts as a neighbour.
     pub prefix: Option<u8>,
     /// The router to all hosts that are not neighbours; `None` if there is no router.

@@ -13,8 +13,8 @@ use super::ticks;
 pub struct ThreadAccount {
     /// When the account was read, in [`ticks`].
     pub at: u64,
-    /// Time for which the thread ran, in nanoseconds. In a virtual machine it excludes the time
-    /// that the hypervisor took away, if the hypervisor reports that time.
+    /// Time the thread ran, in ns. In a virtual machine, this excludes the time stolen by the
+    /// hypervisor, if the hypervisor reports it.
     pub ran_ns: u64,
     /// Number of involuntary context switches, in which another thread got the core.
     pub preempted: u64,

@@ -12,11 +12,12 @@ use perf_event::{Builder, Counter};
 
 use super::ticks;
 
-/// The number of pairs of adjacent stamps that are measured. Their median difference is the number
-/// of events that a stamp itself causes.
+/// Number of pairs of adjacent stamps that are taken to find how many events a stamp itself causes:
+/// the median difference within a pair.
 const PAIRS: usize = 1001;
 
-/// An event that can be counted for one thread, in user mode.
+/// An event that can be counted for one thread: in user mode only, except
+/// [`TaskClock`](Self::TaskClock).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PerfEvent {
     /// Instructions retired.
@@ -95,9 +96,8 @@ thread_local! {
     static COUNTER: RefCell<Option<Counter>> = const { RefCell::new(None) };
 }
 
-/// Returns a stamp, to be compared with a later stamp of the same thread. While an [`EventCounter`]
-/// lives, the stamp is a number of events, and otherwise [`ticks`]. A number of events is 0 only if
-/// the counter has failed.
+/// Returns a stamp to be compared with a later stamp of the same thread: [`ticks`], or the number
+/// of events while an [`EventCounter`] lives. The stamp is 0 only if the counter has failed.
 #[inline]
 #[must_use]
 pub fn stamp() -> u64 {
@@ -165,8 +165,8 @@ impl EventCounter {
         self.event
     }
 
-    /// Returns the number of events that a stamp itself causes. Subtract it from each difference of
-    /// two stamps.
+    /// Returns how many events a stamp itself causes; subtract this from each difference of two
+    /// stamps.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost

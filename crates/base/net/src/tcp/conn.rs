@@ -21,8 +21,8 @@ pub(super) struct Conn {
     pub(super) serial: u32,
     /// Whether the peer opened the connection.
     pub(super) incoming: bool,
-    /// Whether writes must wait until epoll reports the socket writable, because it is still
-    /// connecting or its send buffer is full.
+    /// Whether writes must wait until epoll reports the socket writable, because the socket is
+    /// still connecting or its send buffer is full.
     pub(super) blocked: bool,
     /// Whether the connection is still being established.
     pub(super) connecting: bool,

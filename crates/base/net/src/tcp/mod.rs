@@ -33,8 +33,8 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// exceed it is dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
-/// When this many bytes wait for one peer, they are sent at once, before the caller flushes. This
-/// number of bytes stays in the cache.
+/// Number of bytes gathered for one peer at which they are sent without waiting for the flush. This
+/// many bytes stay in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
 /// Limit on the bytes that wait for all peers together. A frame that would exceed it is dropped.
@@ -278,7 +278,7 @@ impl TcpTx {
     /// Closes connections that have carried nothing since the last call; returns how many.
     pub fn close_idle(&mut self) -> usize {
         let mut closed = 0;
-        // Backwards, because the close of a connection moves the last into its position.
+        // Backwards, because closing a connection moves the last connection into its position.
         for position in (0..self.table.len()).rev() {
             let slot = self.table.slot_at(position);
             let Some(conn) = self.table.get_mut(slot) else { continue };
@@ -440,8 +440,8 @@ impl TcpTx {
         Ok(())
     }
 
-    /// Stops watching the listener until a connection closes. Otherwise the listener would keep
-    /// waking the node in vain.
+    /// Stops watching the listener until a connection closes, because until then it would only wake
+    /// a node that cannot accept.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.listener_paused = epoll::delete(&self.epoll, listener).is_ok();

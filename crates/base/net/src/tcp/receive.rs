@@ -114,7 +114,7 @@ fn read_frames<T>(
 ) -> usize {
     let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
     let (peer, serial) = (conn.peer, conn.serial);
-    // The inbox is taken out of the connection, because the sink may send to the connection or even
+    // The inbox is taken out of the connection, because the sink may send over the connection or
     // close it.
     let mut inbox = std::mem::take(&mut conn.inbox);
     let mut frames = 0;

@@ -106,8 +106,7 @@ impl Inbox {
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     start: usize,
-    /// Number of frames added since the outbox was last empty. They are lost if the connection
-    /// breaks.
+    /// Frames added since the outbox was last empty, which are lost if the connection breaks.
     frames: u64,
 }
 

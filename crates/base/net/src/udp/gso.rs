@@ -4,10 +4,10 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// The largest number of frames gathered. A further frame causes a flush.
+/// Number of frames gathered at which they are sent without waiting for the flush.
 const MAX_FRAMES: usize = 256;
 
-/// The largest number of bytes gathered. A frame that would exceed it causes a flush.
+/// Number of bytes gathered at which they are sent without waiting for the flush.
 const STAGE_BYTES: usize = 128 << 10;
 
 /// The largest number of segments that every kernel takes in one call with segmentation offload.
@@ -127,8 +127,8 @@ impl Stage {
         Some(run)
     }
 
-    /// Returns the frames and marks them as sent, if there are several and each is for a different
-    /// peer. This is so when many peers get a reply at once.
+    /// Returns the frames and marks them as sent, if there are several and each is to a different
+    /// peer, for example when many peers get a reply at once.
     pub(super) fn distinct_peers(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
         if !(2..=MAX_DISTINCT).contains(&self.frames.len()) || self.first > 0 {
             return None;
@@ -151,8 +151,8 @@ impl Stage {
         self.first = 0;
     }
 
-    /// Returns the frame and marks it as sent, if there is only one. This is so when a single
-    /// request gets its reply.
+    /// Returns the frame and marks it as sent, if there is only one, for example the reply to a
+    /// single request.
     pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
         match self.frames.as_mut_slice() {
             [frame] if !frame.sent => {

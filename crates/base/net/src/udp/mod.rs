@@ -23,12 +23,10 @@ use crate::driver::Sink;
 use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
-/// Frames of up to this many bytes are copied and sent at the flush. Longer frames are sent at
-/// once, from where they lie. Frames of jumbo Ethernet are below the limit, so they are sent in
-/// runs.
-///
-/// A copy of this many bytes costs about 0.3 us, and a system call 1 to 2 us. If each frame took a
-/// system call, 256 KB in frames of 4 KB would take 150 us.
+/// Frames up to this many bytes are copied and sent at the flush; longer ones are sent from where
+/// they lie. Jumbo Ethernet's frames are shorter than this, so the driver sends them in runs (many
+/// frames to one peer in one call). Copying this much costs about 0.3 us; a system call for each
+/// frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150 us one by one).
 pub const SMALL_FRAME: usize = 9216;
 
 /// The size of the kernel's socket buffer in each direction, in bytes. If the process may not force
@@ -91,10 +89,9 @@ impl Udp {
         Ok(Self { tx: UdpTx { stage: Stage::new(), port }, rx: UdpRx::new(), local })
     }
 
-    /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens.
-    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns the peers at such ports.
-    /// Use this for clients, which reach a few servers. A server would be woken for every client
-    /// that has exited.
+    /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens;
+    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns those peers. Only for
+    /// sockets that reach a few servers: a server would be woken for every client that has exited.
     ///
     /// # Errors
     /// The operating system's error if it does not support `IP_RECVERR` or `IPV6_RECVERR`.
@@ -296,7 +293,7 @@ impl Port {
                 Err(Errno::INTR) => {}
                 // The error reports an earlier datagram: see `retry`.
                 Err(Errno::CONNREFUSED) if reports > 0 => reports -= 1,
-                // The first of the remaining frames is the one that failed.
+                // The first frame that was not sent is the frame that failed.
                 Err(error) => {
                     let (peer, bytes) = peers[sent];
                     self.settle(Err(error.into()), peer, 1, bytes);
@@ -348,9 +345,8 @@ impl Port {
     }
 }
 
-/// Repeats `call` after a signal, and once if the kernel reports that a datagram was refused. That
-/// report concerns an earlier datagram, perhaps to another peer, and the kernel has not sent this
-/// one.
+/// Calls again after a signal, and once more when the kernel reports an error of an earlier
+/// datagram, perhaps to another peer: in that case the kernel has not sent this datagram.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut reports = 1;
     loop {

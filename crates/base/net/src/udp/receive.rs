@@ -18,7 +18,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// work of its loop.
 const RECEIVE_BATCH: usize = 16;
 
-/// Room for control messages, in bytes. Only the segment size is expected, which needs less.
+/// Bytes of room for control messages. Only one is expected (the segment size), which needs less.
 const CONTROL_BYTES: usize = 64;
 
 /// Room for control messages, which need the alignment of `cmsghdr`.

@@ -9,8 +9,8 @@ use rustix::net::sockopt;
 /// The largest UDP payload, in bytes: 65,535 minus the IPv4 and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
 
-/// The largest payload assumed if the kernel reports no MTU, in bytes. Every IPv6 path carries
-/// packets of 1,280 bytes.
+/// The payload assumed if the kernel knows no route: the 1280 bytes that every IPv6 path carries,
+/// less the headers.
 const FALLBACK: usize = 1280 - V6_HEADERS;
 
 const V4_HEADERS: usize = 20 + 8;

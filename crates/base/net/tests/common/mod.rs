@@ -30,7 +30,7 @@ pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
 pub(crate) fn until(awaited: &str, mut step: impl FnMut() -> bool) {
     let start = Instant::now();
     while !step() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {awaited}");
+        assert!(start.elapsed() < PATIENCE, "waited too long until {awaited}");
         std::thread::yield_now();
     }
 }

@@ -7,19 +7,20 @@ use crate::types::TableStats;
 use sprat_net::Nanos;
 use sprat_wire::op::{Answer, Request, Status, push_counter};
 
-/// The largest number of counts in progress in one client; another fails with
+/// The largest number of counts in progress in one client; a further count fails with
 /// `Error::TooManyPending`.
 pub(super) const MAX_COUNTS: usize = 64;
 
-/// Tag bit of the requests of counts; the other bits are the number of a round.
+/// Tag bit of the requests of counts; the other bits are the number of a round. In a round the
+/// client asks every server of a table once.
 pub(super) const COUNT_TAG: u64 = 1 << 62;
 
 /// A count of a table in progress.
 ///
-/// It begins at the coordinator: what the client knows of the table may be older than a move, and a
-/// server that gave a part of its tablet away counts the rest without a word. Then each server of
-/// the table is asked once. When one of these does not answer, or has no tablet of the table any
-/// more, the count begins again.
+/// The client first asks the coordinator where the tablets are, because its own knowledge may be
+/// older than a move: a server that gave a part of its tablet away counts the rest and reports no
+/// error. Then the client asks each server of the table once. When a server does not answer, or no
+/// longer has a tablet of the table, the count begins again.
 pub(super) struct Count {
     tag: u64,
     table: u32,
@@ -30,8 +31,8 @@ pub(super) struct Count {
 }
 
 enum Step {
-    /// Waits for the coordinator's answer where the tablets are. `sent`: the question left after
-    /// this step began. If no question is under way, one is sent at `due`.
+    /// Waits for the coordinator's answer where the tablets are. `sent`: whether the client has
+    /// asked since this step began. If no such question is under way, the client asks at `due`.
     Locate { sent: bool, due: Nanos },
     /// Waits for `missing` answers to the requests of a round.
     Ask { round: u64, missing: usize, sum: TableStats },
@@ -80,8 +81,8 @@ impl Count {
 }
 
 impl Core {
-    /// Begins a count. Its answer is that of a server to [`Request::TableStats`], with the sums of
-    /// all servers.
+    /// Begins a count. Its answer has the form of a server's answer to [`Request::TableStats`], and
+    /// contains the sums over all servers.
     pub(super) fn begin_count(
         &mut self,
         now: Nanos,
@@ -129,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Notes that the coordinator is asked for a table.
+    /// Notes that the client asks the coordinator for a table.
     pub(super) fn count_locates(&mut self, table: u32) {
         for count in self.counts.iter_mut().filter(|count| count.table == table) {
             if let Step::Locate { sent, .. } = &mut count.step {
@@ -138,8 +139,9 @@ impl Core {
         }
     }
 
-    /// Goes on with the counts that waited for where a table is. `status`: the coordinator's
-    /// answer, which the client has learned; `None` when there was none.
+    /// Continues the counts that waited for the location of a table. `status` is that of the
+    /// coordinator's answer, from which the client has already learned the location; `None` when
+    /// there was no answer.
     pub(super) fn count_located(
         &mut self,
         now: Nanos,
@@ -174,7 +176,7 @@ impl Core {
             return self.counts[index].locate_again(now, Obstacle::Unserved);
         };
         self.rounds += 1;
-        // Long enough for a server that is there; from one that failed the tablet moves away.
+        // This is long enough for a running server. The tablets of a failed server move to others.
         let deadline = deadline.min(now + ATTEMPT_TIMEOUT);
         let tag = COUNT_TAG | self.rounds;
         for &server in &servers {
@@ -203,7 +205,7 @@ impl Core {
         let count = &mut self.counts[index];
         let Step::Ask { missing, sum, .. } = &mut count.step else { unreachable!("found above") };
         let answer = match answer {
-            // A server answers so while its tablet moves to another.
+            // A server gives this answer while its tablet moves to another server.
             Ok(answer) if answer.status == Status::UnknownTable => {
                 return count.locate_again(now, Obstacle::Unserved);
             }
@@ -218,7 +220,7 @@ impl Core {
         };
         let stats = TableStats::of(&answer.answer()).filter(|_| answer.status == Status::Ok);
         let Some(stats) = stats else {
-            // A refusal, or a malformed answer: the caller sees the same in it.
+            // A refusal or a malformed answer: the caller gets it as the answer to the whole count.
             let count = self.counts.swap_remove(index);
             return sink(count.tag, Ok(answer.answer()));
         };

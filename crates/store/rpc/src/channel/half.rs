@@ -1,5 +1,5 @@
-//! Limits how fast an endpoint answers handshakes: anyone who has the door key, or has recorded a
-//! first message, can make it answer.
+//! Limits how fast an endpoint answers handshakes, because anyone who has the door key, or has
+//! recorded a first message, can make the endpoint answer.
 
 use sprat_net::Nanos;
 

@@ -5,9 +5,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sprat_wire::channel::{CHANNEL_HEADER_BYTES, SEALED, SealedHeader, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Number of frames sealed with one key, as a power of two; then a key derived from it replaces it.
-/// 2^24 frames of 64 KB are 2^36 blocks of the cipher, and the probability that an attacker can
-/// distinguish so many from random is about 2^-56 at most.
+/// Number of frames sealed with one key, as a power of two. After them, a key derived from this key
+/// replaces it. 2^24 frames of 64 KB are 2^36 blocks of the cipher, and the probability that an
+/// attacker can distinguish 2^36 blocks from random ones is about 2^-56 at most.
 #[cfg(not(test))]
 const EPOCH_BITS: u32 = 24;
 

@@ -127,8 +127,8 @@ impl Session {
     /// Returns the free slots, as a set of bits.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
-        // While a session is being opened, at most as many calls may wait as every server grants
-        // slots.
+        // While a session is being opened, at most `MIN_SLOTS` calls may wait, because every server
+        // grants at least this many slots.
         let usable = if matches!(self.state, State::Open | State::Verifying) {
             self.granted
         } else {
@@ -254,12 +254,13 @@ impl Session {
 
     /// Sends `Connect` padded to the frame length that it offers, so that an offer too wide for the
     /// path gets no answer. After [`WIDE_TRIES`] attempts, narrower offers follow the widest one
-    /// each time. The first offer that the server accepts decides; offers arrive widest first.
+    /// each time. Offers arrive widest first, and the session uses the first offer that the server
+    /// accepts.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
-            // A router has reported a narrower link. If the server accepted an earlier offer, its
-            // frames are too wide.
+            // A router has reported a narrower link. If the server accepted an earlier offer, the
+            // frames of that offer are too wide.
             self.link.mtu = mtu;
             self.nonce = io.random.draw_u32();
         }

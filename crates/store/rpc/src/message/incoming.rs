@@ -175,9 +175,10 @@ impl Incoming {
 
     /// Chooses the message that loses its memory to a message of `total` bytes of `session`, when
     /// no memory is left. The candidates are the messages whose senders are silent; if there are
-    /// none, those of the session that uses the most memory, if that is more than `session` would
-    /// then use. Of these it returns the one without progress for longest. So all sessions get
-    /// equal parts of the memory, in whatever order they came.
+    /// none, the messages of the session that uses the most memory, if it uses more than `session`
+    /// would then use. Of the candidates, the message that made no progress for longest is
+    /// returned. So all sessions get equal parts of the memory, whatever the order of their
+    /// messages.
     pub(crate) fn choose_victim(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
         let oldest = |of: &dyn Fn(&Assembly) -> bool| {
             let candidates = self.assemblies.iter().filter(|(_, assembly)| of(assembly));

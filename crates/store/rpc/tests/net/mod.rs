@@ -46,7 +46,7 @@ impl Dice {
     }
 }
 
-/// What the network does to frames. Probabilities are in thousandths.
+/// What the simulated network does to frames. Probabilities are in thousandths.
 #[derive(Clone, Debug)]
 pub struct Weather {
     pub loss: u64,

@@ -179,8 +179,9 @@ impl Calls {
     }
 }
 
-/// Adds what readers saw: only one call writes a text, so a read of it shows the version of that
-/// write, and that it took place before. Texts that were never read are replaced by one.
+/// Adds to each write what reads show about it: only one call writes a text, so a read of the text
+/// shows the version of that write, and that the write took place before the read. Texts that were
+/// never read are replaced by one.
 fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     let mut read: HashMap<Value, (u64, u64)> = HashMap::new();
     for call in operations {

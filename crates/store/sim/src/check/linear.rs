@@ -24,7 +24,7 @@ const MAX_STATES: usize = 200_000;
 pub enum Verdict {
     /// An order exists.
     Linearizable,
-    /// No order exists. Of the best attempt: the number of the first call that it could not place,
+    /// No order exists. Holds the number of the first call that the best attempt could not place,
     /// and the state before that call.
     Broken(usize, State),
     /// The search visited too many states.
@@ -34,7 +34,7 @@ pub enum Verdict {
 /// Indexes of calls among [`Calls`], ascending.
 type CallSet = Vec<u32>;
 
-/// A partial order: the calls that are done so far.
+/// A position of the search: the calls that are done so far, and the object's state after them.
 #[derive(Clone, Debug)]
 struct Attempt {
     /// The first answered call that is not done.
@@ -87,8 +87,8 @@ impl Attempt {
         for call in candidates {
             let Some(after) = calls.after(call, *state) else { continue };
             let attempt = self.with(calls, call, after);
-            // A call that changes nothing, not even what is known, can be placed now, unless
-            // another call can only come before it.
+            // A call that changes neither the object nor what is known about it can be placed now,
+            // unless some other call can only come before this call.
             if after == *state && !self.is_last_chance(calls, attempt.first) {
                 return vec![attempt];
             }

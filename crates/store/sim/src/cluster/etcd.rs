@@ -1,6 +1,6 @@
-//! A model of etcd in memory, which several coordinators share: a register and rows with the
-//! semantics of etcd's transactions. A coordinator's connection may fail before or after a
-//! transaction, or deliver the transaction much later.
+//! A model of etcd in memory, which several coordinators share: a register, which names the leader,
+//! and rows, with the semantics of etcd's transactions. A coordinator's connection may fail before
+//! or after a transaction, or deliver the transaction much later.
 
 use crate::random::Random;
 use sprat_net::Nanos;

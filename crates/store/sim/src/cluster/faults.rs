@@ -80,7 +80,7 @@ pub enum Fault {
     /// An administrator drops a table, given by its index modulo their number. Another is created
     /// in its place.
     Drop(usize),
-    /// An administrator drains a server, or, if the flag is false, ends that.
+    /// An administrator drains a server of its tablets, or, if the flag is false, undoes that.
     Drain(usize, bool),
     /// The network behaves like this from now on.
     Weather {

@@ -148,7 +148,7 @@ impl Server {
         &self.disk
     }
 
-    /// Ends the fault of the server's disk, and restarts the process, which may have stopped or
+    /// Ends the fault of the server's disk, and restarts the process, which may have stopped or may
     /// wait for ever.
     pub(super) fn end_disk_fault(&mut self, now: Nanos) {
         self.disk_faulty_until = None;

@@ -6,8 +6,8 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// The largest drift with which leases are safe, and below, a drift that violates this; in parts
-/// per million.
+/// The largest clock drift with which leases are safe; then a drift with which they are not. In
+/// parts per million.
 const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
 const BEYOND: u64 = 300_000;
 

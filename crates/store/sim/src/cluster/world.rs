@@ -40,8 +40,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Number of sessions with other servers that a server may have at the end, beyond one for each: a
-/// tablet may be moving to balance load.
+/// Number of sessions that a server may have at the end, beyond one for each other server, because
+/// a tablet may be moving to balance load.
 const SPARE_SESSIONS: usize = 2;
 
 /// The greatest age of the clients' tablet maps, in nanoseconds.
@@ -678,7 +678,7 @@ impl World {
         }
     }
 
-    /// Enters the next phase if the present one is over. Returns whether that one was the last.
+    /// Enters the next phase if the present phase is over. Returns whether the history has ended.
     fn next_phase(&mut self) -> Result<bool, String> {
         let idle = self.clients.iter().all(Client::is_done);
         match self.phase {
@@ -780,7 +780,8 @@ impl World {
         };
         let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
         let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
-        // A rack may have all replicas of a segment but one, and that one may be damaged.
+        // A rack may have all replicas of a segment except one, and a flipped bit may have damaged
+        // that one.
         let sound = self.summary.flips == 0;
         if spread && enough && sound { rack } else { vec![server] }
     }

@@ -78,7 +78,7 @@ pub enum Status {
     Denied = 15,
     /// Too few servers take replicas, so this server cannot acknowledge anything; body: how many
     /// servers are needed, and how many there are. `number`: zero when nothing was changed; one
-    /// when the change is in the log and counts once enough servers take it.
+    /// when the change is in the log and takes effect once enough servers take replicas.
     #[error("too few servers take replicas")]
     TooFewServers = 16,
     /// The server's disk is full, and nothing was changed; body: which file. Reads and removals

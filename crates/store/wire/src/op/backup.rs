@@ -23,7 +23,7 @@ pub struct ReplicaId {
     pub segment: u64,
 }
 
-/// Bits of a segment's id; those of the server's id are above them.
+/// Bits of a segment's id. The bits above them hold the server's id.
 const SEGMENT_BITS: u32 = 40;
 const OFFSET_BITS: u32 = 24;
 const _: () =
@@ -62,7 +62,7 @@ impl fmt::Display for ReplicaId {
 pub enum BackupRequest<'a> {
     /// Write bytes of the segment's log at `offset`; at offset zero the replica begins. The backup
     /// does not compare bytes that it already has with those sent again. `number` of the answer:
-    /// how many more bytes it can take, in at most two more writes.
+    /// how many more bytes the replica can take, in at most two more writes.
     Write {
         /// The replica.
         replica: ReplicaId,
@@ -70,8 +70,8 @@ pub enum BackupRequest<'a> {
         offset: u32,
         /// Whether the segment ends with these bytes.
         sealed: bool,
-        /// The replica replaces a lost one, and acknowledged bytes behind these are still missing.
-        /// The replica does not count until a write without this flag arrives.
+        /// Whether the replica replaces a lost one and still lacks acknowledged bytes after
+        /// `bytes`. The replica does not count until a write without this flag arrives.
         replacement: bool,
         /// The edition of the segment that these bytes belong to, at most [`MAX_EDITION`]. Edition
         /// 0 is the log as it was written. A later edition has the same content in other bytes, and
@@ -100,9 +100,10 @@ pub enum BackupRequest<'a> {
         offset: u32,
     },
     /// Read only the entries of some tablets in the segment: the segment's header entry, then the
-    /// tablets' entries in any order, with all completions of the tablets' tables. A last
-    /// completion of a head that [does not count](crate::once::Completion::is_cut) is left out.
-    /// `number` of the answer: bytes of the whole selection. Otherwise like [`Read`](Self::Read).
+    /// tablets' entries in any order, with all completions of the tablets' tables. If the last
+    /// entry of a head is a completion that [does not count](crate::once::Completion::is_cut), the
+    /// answer omits it. `number` of the answer: bytes of the whole selection. Otherwise like
+    /// [`Read`](Self::Read).
     Select {
         /// The replica.
         replica: ReplicaId,
@@ -222,7 +223,7 @@ pub struct ReplicaRecord {
     pub segment: u64,
     /// Bytes of the segment's log that the backup has.
     pub len: u32,
-    /// Whether the replica counts as that of a head: it is neither a survivor's nor an incomplete
+    /// Whether this is a replica of a head; false for a survivor, and for an incomplete
     /// replacement.
     pub head: bool,
     /// Whether the backup has all bytes of the segment.

@@ -12,13 +12,13 @@ pub struct RecoveryOrder {
     pub id: u64,
     /// Server id of the failed master.
     pub master: u32,
-    /// Open heads of the failed master's log below this segment are void; zero when it never began
-    /// a log.
+    /// Open heads of the failed master's log below this segment are void (the recovery ignores
+    /// them); zero when that master never began a log.
     pub min_open: u64,
     /// Number of servers that recover parts of this master, as far as the coordinator knows.
     pub askers: u32,
-    /// Tablets to recover, ascending. The number with each is the first segment of the master's log
-    /// whose entries count for that tablet.
+    /// Tablets to recover, ascending. The number with each tablet is a segment of the master's log;
+    /// entries of earlier segments do not count for this tablet.
     pub tablets: Vec<(Tablet, u64)>,
 }
 
@@ -27,21 +27,22 @@ pub struct RecoveryOrder {
 pub struct Assignment {
     /// The tablets that the server serves, ascending.
     pub tablets: Vec<Tablet>,
-    /// How long the server may serve these tablets, in microseconds, counted from when it asked.
-    /// Zero: for ever, as no other server could take them over.
+    /// How long the server may serve these tablets, in microseconds, counted from when it sent its
+    /// request. Zero: without limit, because no other server could take the tablets over.
     pub lease_micros: u64,
-    /// Open heads of the server's log below this segment are void, as the server reported.
+    /// Open heads of the server's log below this segment are void (a recovery ignores them), as the
+    /// server has reported.
     pub min_open: u64,
     /// Servers that keep replicas for others, this server included.
     pub members: Vec<ServerRecord>,
-    /// Masters whose replicas are still needed, so that the server must keep them.
+    /// Masters whose replicas are still needed; the server must keep these replicas.
     pub masters: Vec<u32>,
     /// The id that the next server to enlist gets; `masters` says nothing about this id and higher
     /// ones. Zero: the map has not changed, and only the lease is valid.
     pub next_server: u32,
     /// Orders to recover tablets.
     pub orders: Vec<RecoveryOrder>,
-    /// Names of the tables that the server serves, by id: grants name tables.
+    /// Ids and names of the tables that the server serves. It needs the names to check grants.
     pub names: Vec<(u32, String)>,
     /// Moves of tablets from or to this server.
     pub moves: Vec<MoveOrder>,

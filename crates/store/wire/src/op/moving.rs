@@ -50,7 +50,7 @@ impl RangeBytes {
     }
 }
 
-/// The stages of a tablet's move, in this order: what the target requests from the source.
+/// The stages of a tablet's move, in order. Each names what the target requests from the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MoveStage {
     /// The completions of the tablet's table.
@@ -84,13 +84,13 @@ pub struct MoveCursor {
     /// The target wants objects and completions behind this position;
     /// [`FROM_START`](Self::FROM_START) stands for all of them.
     pub after: U64,
-    /// Number of the batch of changes that the target wants, from 1. It shows that the target has
-    /// the batch before.
+    /// Number of the batch of changes that the target wants, from 1. The request for a batch shows
+    /// that the target has the previous batch.
     pub batch: U64,
 }
 
 impl MoveCursor {
-    /// The cursor before all positions. Its value is the last position, so no other cursor needs
-    /// it: nothing follows the last position.
+    /// The cursor before all positions. Its value is the last position, which no other cursor
+    /// needs, because nothing follows the last position.
     pub const FROM_START: u64 = u64::MAX;
 }

@@ -85,8 +85,8 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
 }
 
 /// Appends the record of a server to a body. If the server has a rack, a space and the rack follow
-/// its locator. So a record from before there were racks still parses, as that of a server without
-/// a rack.
+/// its locator. So a record of a program from before there were racks still parses; its server has
+/// no rack.
 ///
 /// # Panics
 /// When locator and rack together are too long: see [`fits_record`].
@@ -246,9 +246,9 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 
 /// The objects in the answer to a scan.
 ///
-/// Objects are in the order of their bit-reversed key hashes, and a cursor is the last such hash
-/// that was returned. So a scan returns every object exactly once that is not removed meanwhile,
-/// even if the table grows or the server restarts.
+/// Objects are in the order of their bit-reversed key hashes, and a cursor is the bit-reversed hash
+/// of the last object that was returned. So a scan returns every object exactly once that is not
+/// removed meanwhile, even if the table grows or the server restarts.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],

@@ -13,11 +13,10 @@ use rustix::net::netdevice;
 use super::arguments::argument;
 use super::netlink::{DELETED_LINK, LINKS, Message, NEW_LINK, Netlink};
 
-/// The largest number of messages read in one poll; later messages wait for the next poll.
+/// The largest number of messages read in one poll; further messages wait for the next poll.
 const MAX_MESSAGES: usize = 16;
 
-/// The largest number of bytes read of a message. Longer messages are cut, because the fields we
-/// need come first.
+/// Bytes read of a message. Longer messages are cut, as the fields that we need come first.
 const MESSAGE: usize = 1024;
 
 /// Interface flags IFF_UP and IFF_RUNNING.

@@ -29,11 +29,11 @@ pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegis
 /// remain.
 const MAX_OUTGOING: usize = 512;
 
-/// When this many frames wait, they are sent at once, before the caller flushes.
+/// Number of waiting frames at which they are sent without waiting for the flush.
 const BATCH: usize = 32;
 
-/// If the last part of a datagram has at least this many bytes, a device that copies frames
-/// receives it in place. For a shorter part a second buffer costs as much as a copy.
+/// If a frame's last part has at least this many bytes, it is passed in place to a device that
+/// copies frames. For a shorter part, a second buffer costs as much as a copy.
 const LEAST_TAIL: usize = 1024;
 
 /// Delay between two attempts to start a device.
@@ -42,7 +42,7 @@ const RESTART: Duration = Duration::from_millis(100);
 /// Time given to a reopened device to shake hands with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// A device of DPDK's with one queue in each direction.
+/// A device of DPDK's, and the frames that wait to be sent over it.
 pub(super) struct Dpdk {
     outgoing: Vec<Draft>,
     device: Device,
@@ -60,8 +60,8 @@ pub(super) struct Dpdk {
     /// Kept because a device that shares an interface with the kernel may need it when it is
     /// reopened.
     _shared_interface: Option<SharedInterface>,
-    /// Whether the device stays closed when another interface has taken the name of the interface
-    /// below. The new interface may not be the one that the user meant.
+    /// If true, the device is not reopened when another interface has taken the name of the
+    /// interface below: the user may not have meant that other interface.
     pinned: bool,
     /// Dropped after all fields that hold its frames.
     pool: Pool,
@@ -121,7 +121,7 @@ impl Dpdk {
         self.interface.as_ref().is_none_or(Interface::is_up)
     }
 
-    /// Returns whether the device works through an interface of the kernel.
+    /// Returns whether there is a kernel's interface below the device.
     pub(super) fn has_interface(&self) -> bool {
         self.interface.is_some()
     }
@@ -328,7 +328,8 @@ impl Dpdk {
         up
     }
 
-    /// Remembers the device's error and logs it if it has changed. Returns whether there is none.
+    /// Remembers the device's error and logs it if it has changed. Returns whether there is no
+    /// error.
     fn note_error(&mut self, ended: io::Result<()>) -> bool {
         let trouble = ended.err().map(|error| error.to_string());
         if trouble != self.trouble {

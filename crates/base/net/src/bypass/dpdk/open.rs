@@ -22,8 +22,8 @@ const FRAMES: u32 = 4095;
 /// Smallest buffer of a frame, in bytes. Some devices accept no smaller buffer.
 const LEAST_ROOM: usize = 2048;
 
-/// Cards round a buffer's size down to a multiple of this number of bytes, and would split a frame
-/// that needs the bytes above it.
+/// Cards use only whole steps of this many bytes of a buffer; a frame that is longer than these
+/// steps would be split.
 const ROOM_STEP: usize = 1024;
 
 /// The largest number of a device's queues that one node polls. A larger `queues=` argument is
@@ -33,11 +33,11 @@ const MAX_QUEUES: usize = 16;
 /// How to treat a kind of device.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// The device reaches its peer through memory alone, so that no cable can corrupt frames.
+    /// Whether only memory lies between the device and its peer.
     memory: bool,
-    /// The device's MTU cannot be set.
+    /// Whether the device's MTU cannot be set.
     fixed: bool,
-    /// The device takes its hardware address from an argument.
+    /// Whether the device's hardware address is an argument.
     mac_argument: bool,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
 /// Which frames a device receives.
 #[derive(Clone, Copy)]
 pub(in crate::bypass) enum AcceptedFrames {
-    /// The frames for a node's address, with the node's VLAN tag if it has one.
+    /// Frames for a node's address, with the node's VLAN tag if it has one.
     Node(Address, Option<u16>),
     /// All frames.
     All,

@@ -27,13 +27,13 @@ enum State {
     Awake,
     /// The device was asked to wake the node, and the queue has not been polled since.
     Armed,
-    /// The poll after `Armed` found no frame: the node may sleep.
+    /// The poll after the arming found no frame, so the node may sleep.
     Polled,
     /// The node has waited for the device to wake it.
     Asleep,
 }
 
-/// How far a device has come on the way to sleep.
+/// The step that a device has reached on the way to the node's sleep.
 pub(super) struct Sleep(Cell<State>);
 
 impl Sleep {

@@ -1,22 +1,22 @@
 //! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! DPDK's driver for the same interfaces has the same keys and defaults, so that either end can be
-//! Sprat or a DPDK program.
+//! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
+//! run Sprat or DPDK.
 
 use std::io;
 
 use super::message::SECRET;
 use crate::Mac;
 
-/// Default number of slots of a ring, as its base-2 logarithm. Each slot holds a frame. 256 slots
-/// of 9 KB stay in a core's cache; 1,024 slots do not, and carry a fifth less.
+/// Default number of slots of a ring, as a power of two. Each slot holds a frame. 256 frames of 9
+/// KB stay in a core's cache; 1,024 do not, and the throughput is a fifth lower.
 const LOG2_SLOTS: u8 = 8;
 
 /// The largest number of slots in a ring, as its base-2 logarithm: positions have 16 bits, and a
 /// full ring must be distinguishable from an empty one.
 pub(super) const MAX_LOG2_SLOTS: u8 = 14;
 
-/// The longest buffer, in bytes, inclusive: datagram lengths have 16 bits.
+/// The longest buffer allowed, in bytes, because datagram lengths have 16 bits.
 const MAX_BUFFER: u32 = 1 << 16;
 
 /// The default socket of both ends, in the abstract namespace.

@@ -24,7 +24,7 @@ use crate::Nanos;
 /// The largest number of regions that a client may supply. A further region is a protocol error.
 const MAX_REGIONS: usize = 4;
 
-/// The largest number of messages read in one call. A handshake takes fewer.
+/// The largest number of messages read in one call: more than a handshake has.
 const MESSAGES: usize = 16;
 
 /// A handshake in progress.

@@ -52,7 +52,7 @@ pub enum Message {
     AddRegion {
         /// The number of the region.
         index: u16,
-        /// The region's length, in bytes.
+        /// The region's length in bytes.
         bytes: u64,
     },
     /// Adds a ring in a region. The eventfd that wakes the ring's reader is attached.
@@ -68,7 +68,7 @@ pub enum Message {
 /// The protocol versions, regions and rings that a server supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Oldest and newest version that the server supports.
+    /// Oldest and newest protocol version that the server speaks.
     pub versions: [u16; 2],
     /// The highest number of a region that the server accepts.
     pub max_region: u16,
@@ -100,9 +100,9 @@ pub struct AddRing {
     pub index: u16,
     /// The number of the region in which the ring lies.
     pub region: u16,
-    /// The ring's offset in the region, in bytes.
+    /// The ring's offset in the region.
     pub offset: u32,
-    /// The ring's number of slots, as its base-2 logarithm.
+    /// The number of the ring's slots, as its base-2 logarithm.
     pub log2_slots: u8,
 }
 
@@ -212,7 +212,7 @@ impl Message {
             CONNECTED => Self::Connected,
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
-                // A zero byte ends the text. The last byte counts as zero.
+                // A zero byte ends the text. The last byte counts as a zero byte.
                 let text =
                     raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
                 Self::Disconnect(

@@ -36,9 +36,8 @@ pub(super) const MAX_BACKLOG: usize = 512;
 /// Interval of a client's attempts to connect to a server that is not there.
 const RECONNECT: Duration = Duration::from_millis(20);
 
-/// Timeout of the handshake, after which it starts again. The timeout is long, because on an
-/// overloaded machine the handshake takes a while, and would never finish if it were always
-/// restarted too early.
+/// Timeout of the handshake, after which it starts again. On an overloaded machine a handshake
+/// takes longer, and if it were restarted too early each time, it would never finish.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// The largest number of descriptors on which an interface sleeps.
@@ -320,8 +319,7 @@ impl Memif {
         }
     }
 
-    /// Advances the handshake, or checks whether the peer is still there. Returns whether the
-    /// interface is up.
+    /// Advances the handshake, and returns whether the peer is still there.
     pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         if let Err(error) = self.advance(now) {
             self.disconnect(&error);

@@ -164,8 +164,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: the mapping is ours and no reference to it exists. The call does not fail for an
-        // existing mapping.
+        // SAFETY: the mapping is ours and no reference to it exists. The call cannot fail for a
+        // mapping that exists.
         let _ = unsafe { munmap(start, self.len) };
     }
 }

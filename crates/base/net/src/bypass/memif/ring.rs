@@ -31,7 +31,7 @@ const CONTINUES: u16 = 1;
 /// next are written.
 const PUBLISH: u16 = 2;
 
-/// Number of cache lines prefetched of a frame: as many as a short frame has.
+/// Number of a frame's cache lines that are prefetched: as many as a short frame has.
 const LINES: usize = 3;
 
 /// Returns the number of bytes of a ring, in whole cache lines.
@@ -54,8 +54,7 @@ pub(super) struct RingLayout {
     pub(super) region: u16,
     pub(super) offset: usize,
     pub(super) log2_slots: u8,
-    /// Where the ring's buffers lie and how long they are; `None` if the memory belongs to the
-    /// peer.
+    /// Where the ring's buffers lie and how long they are, if the memory is ours.
     pub(super) buffers: Option<Buffers>,
 }
 
@@ -248,8 +247,8 @@ impl Sender {
             return false;
         }
         self.woken_for = self.published;
-        // A peer that goes to sleep must see the published position before we read its flags.
-        // Otherwise the peer could miss our frames while we miss its sleep.
+        // The published position must be visible to a peer that goes to sleep before we read its
+        // flags; otherwise the peer could miss the frame, and we could miss that the peer sleeps.
         fence(Ordering::SeqCst);
         self.layout.region(regions).load(self.layout.offset + FLAGS) & AWAKE == 0
     }
@@ -356,9 +355,9 @@ impl Receiver {
         }
     }
 
-    /// Prefetches the next slot together with the first lines of the place where its frame probably
-    /// lies. If the slot were read first to find the frame, the two cache misses would follow one
-    /// another.
+    /// Prefetches the next slot, and the first lines of its frame from where the frame probably
+    /// lies. If we read the frame's place from the slot first, one cache miss would follow the
+    /// other.
     #[inline]
     fn prefetch_next(&self, regions: &[Region]) {
         self.layout.region(regions).prefetch(self.layout.slot_at(self.next));
@@ -370,9 +369,9 @@ impl Receiver {
         }
     }
 
-    /// Gives the slots of the taken frames back to the peer, a quarter of the ring or more at once.
-    /// Each access to a cache line that the peer has written moves the line between two cores, and
-    /// a peer that still has three quarters of the ring can wait.
+    /// Returns the slots of the frames taken to the peer, many at once: each access to a cache line
+    /// that the other end has written moves the line between two cores, and a peer that still has
+    /// three quarters of the ring can wait.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
         if self.next.wrapping_sub(self.released) >= self.layout.slots() / 4 {
@@ -449,7 +448,7 @@ mod tests {
 
     proptest! {
         /// Frames come out as they went in, and none is lost, whichever end created the ring, and
-        /// in whatever order the ends work.
+        /// in whatever order both ends work.
         #[test]
         fn a_ring_is_a_queue(
             to_server in any::<bool>(),

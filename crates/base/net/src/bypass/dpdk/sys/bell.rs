@@ -15,8 +15,8 @@ use rustix::net::{AddressFamily, sockopt};
 /// `af_xdp`.
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::PACKET, AddressFamily::XDP];
 
-/// A descriptor that polls readable when frames have arrived. It is a duplicate, so it stays valid
-/// when the device closes its own descriptor, but then it no longer becomes readable.
+/// A descriptor that *rings*, which means that it polls readable, when frames have arrived. It
+/// stays valid when the device has closed its own descriptor, but rings no more then.
 pub(in crate::bypass) enum Bell {
     /// An epoll set with the device's interrupt. Once armed, it becomes readable with the next
     /// frame, until it is [cleared](Self::clear). It watches the interrupt edge-triggered, so that

@@ -21,13 +21,12 @@ const DESCRIPTORS: u16 = 1024;
 /// Ports that are open in this process.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// An open device as one thread uses it: with its only queue, with all its queues, or with the
-/// thread's queue of a shared device.
+/// An open device, with the queues that its thread uses: usually one each way.
 pub(in crate::bypass) struct Device {
     port: u16,
     queue: u16,
-    /// The number of this thread's queues. The thread polls them in turn, and sends through the
-    /// first.
+    /// The number of this thread's queues, of which `queue` is the first. The thread polls them in
+    /// turn, and sends by the first.
     queues: u16,
     next_queue: u16,
     /// The state shared with other threads, if several have queues of the device.
@@ -42,12 +41,12 @@ pub(in crate::bypass) struct Device {
     /// The arguments with which the device was opened; `None` if it was the first one found.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False if the device could not be reopened: then there is no port.
+    /// False if the device could not be reopened; then it has no port.
     open: bool,
-    /// The sum of the device's counters from before it was reopened.
+    /// The device's counters from before it was reopened.
     before: DeviceCounters,
-    /// Makes the type `!Sync`, because queues have no lock. The device may move between threads,
-    /// but only one thread at a time uses it.
+    /// Makes it `!Sync`, because queues have no lock: the device may move between threads, but only
+    /// one thread may use it at a time.
     _thread: PhantomData<Cell<()>>,
 }
 
@@ -58,8 +57,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) mac: Option<Mac>,
     /// The largest IP packet, in bytes; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
-    /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions receive only the
-    /// VLANs that they were given.
+    /// The VLAN of all its frames. Most cards receive any VLAN; a virtual function receives only
+    /// the VLANs that were assigned to it.
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,
@@ -142,9 +141,9 @@ impl Device {
         }
     }
 
-    /// Closes the device, then opens, sets up and starts it again with the same settings. Call this
-    /// after the interface below was replaced, or to connect to a new peer. Afterwards the hardware
-    /// address may differ; the pool is the same.
+    /// Closes the device and opens, sets up and starts it again with the same settings and pool,
+    /// because the interface below it was replaced. The device's hardware address may be another
+    /// one afterwards.
     ///
     /// # Errors
     /// Errors of DPDK. After an error there is no port, and the device counts as stopped until
@@ -284,7 +283,8 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the device also receive frames for this multicast group.
+    /// Makes the device receive frames to this group, in addition to broadcasts and frames to its
+    /// own address.
     ///
     /// # Errors
     /// Errors of DPDK.
@@ -438,7 +438,7 @@ impl Device {
     }
 }
 
-/// A device of which several threads have one queue each. The last thread to drop it closes the
+/// A device of which several threads have a queue each. The last thread to drop it closes the
 /// device.
 pub(in crate::bypass) struct SharedDevice {
     port: u16,

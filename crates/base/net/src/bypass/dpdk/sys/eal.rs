@@ -19,7 +19,7 @@ const EXTRA: &str = "SPRAT_EAL";
 /// Which devices DPDK probes when it starts; this cannot change later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
-    /// None: only virtual devices are created, by name.
+    /// No devices: only virtual devices are created, by name.
     Virtual,
     /// The devices on buses that are bound to a user-space driver.
     Buses,
@@ -52,7 +52,7 @@ pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     }
     ffi::load()?;
     let arguments = arguments(scope, devices)?;
-    // DPDK pins the thread that starts it to a core, so a thread that does nothing else starts it.
+    // DPDK pins the thread that starts it to a core, so a thread starts it that does nothing else.
     let result =
         thread::spawn(move || init(arguments)).join().expect("starting DPDK does not panic");
     result.map_err(|code| error("start DPDK", code))?;
@@ -71,7 +71,7 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
     arguments.push(format!("-m{MEMORY_MIB}"));
     arguments.extend(["--no-telemetry", "--log-level=*:warning"].map(str::to_owned));
     let memory: &[_] = if free_huge_pages_mib() >= MEMORY_MIB {
-        // `--single-file-segments` is for devices that share frames between processes.
+        // Devices that share frames between processes need the second argument.
         &["--in-memory", "--single-file-segments"]
     } else {
         &["--no-huge", "--no-shconf"]
@@ -134,8 +134,8 @@ pub(super) fn error(task: &str, code: c_int) -> io::Error {
     io::Error::new(system.kind(), format!("cannot {task}: {system}{said}"))
 }
 
-/// The calling thread's registration with DPDK. A registered thread takes and returns frames
-/// without a lock. A thread may hold several registrations.
+/// The calling thread's registration with DPDK, with which the thread takes and returns frames
+/// without a lock. A thread may have several.
 pub(in crate::bypass) struct ThreadRegistration {
     /// Makes the type `!Send`, because it must be dropped on the thread that registered.
     _thread: PhantomData<*const ()>,

@@ -1,4 +1,4 @@
-//! Frames of DPDK's pools. The holder of a frame owns it, and returns it by dropping it.
+//! Frames of DPDK's pools. The holder of a frame owns it. Dropping a frame returns it to its pool.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int};
@@ -84,11 +84,11 @@ impl Drop for Buffers {
 
 /// A node's source of frames, with a small stock of its own.
 pub(in crate::bypass) struct Pool {
-    /// The stock. It must be dropped before the buffers, so it is the first field.
+    /// Its frames are returned before `buffers` is dropped.
     stash: Vec<Draft>,
     buffers: Arc<Buffers>,
-    /// Makes the type `!Sync`. A pool uses the cache of the thread that calls it, so only one
-    /// thread at a time may use it.
+    /// Makes it `!Sync`: a call uses DPDK's cache of the calling thread, so only one thread may use
+    /// the pool at a time.
     _thread: PhantomData<Cell<()>>,
 }
 
@@ -136,8 +136,7 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        // The call takes all frames or none. If fewer are left than a full stock, a second call
-        // takes one.
+        // The call takes `count` frames or none, and the pool may have fewer than `STASH` left.
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
             // SAFETY: the pool lives as long as `self`; the stash is empty and has room for `count`
@@ -159,8 +158,8 @@ impl Pool {
     }
 }
 
-/// A frame being written. Its owner keeps it until a device has taken it; dropping it returns it to
-/// the pool.
+/// A frame being written. Its owner keeps the frame until a device has taken it. Dropping the frame
+/// returns it to the pool.
 #[repr(transparent)]
 pub(in crate::bypass) struct Draft(RawFrame);
 
@@ -169,7 +168,8 @@ unsafe impl Send for Draft {}
 
 impl Draft {
     /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. Until they
-    /// are written, the bytes hold the contents of an earlier frame of this process.
+    /// are written, the bytes hold old contents, but never those of another process, because the
+    /// pool belongs to this process.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
@@ -197,7 +197,8 @@ impl Drop for Draft {
     }
 }
 
-/// A received frame on its way to another thread. Dropping it, on any thread, returns it.
+/// A received frame on its way to another thread. Dropping it, on any thread, returns the frame to
+/// its pool.
 pub(in crate::bypass) struct Parcel(RawFrame);
 
 // SAFETY: a frame belongs to its owner alone, and any thread may return it.
@@ -233,7 +234,7 @@ impl Drop for Parcel {
     }
 }
 
-/// The frames of one receive. A burst is empty between two receives.
+/// The frames of one receive; empty between two receives.
 pub(in crate::bypass) struct Burst {
     frames: Box<[RawFrame; BURST]>,
     count: usize,
@@ -249,8 +250,8 @@ impl Burst {
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
-    /// Returns the frames of the last receive to their pool, and receives those that have arrived
-    /// at a device.
+    /// Receives the frames that have arrived at a device, and returns the frames of the previous
+    /// receive to their pool.
     #[inline]
     pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
@@ -366,7 +367,7 @@ pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> us
     let took = usize::from(unsafe {
         ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count)
     });
-    // The device now owns the frames that it took.
+    // The device owns these frames now.
     frames.drain(..took).for_each(std::mem::forget);
     took
 }

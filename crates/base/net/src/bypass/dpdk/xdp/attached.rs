@@ -1,5 +1,5 @@
-//! Detaches our XDP program from an interface. The program stays attached when our process is
-//! killed, and DPDK refuses an interface that has a program.
+//! The XDP program attached to an interface. Sprat's program stays attached when the process is
+//! killed, and DPDK refuses an interface that has a program attached.
 
 use std::io;
 

@@ -16,8 +16,8 @@ const MAP: &str = "xsks_map";
 /// The program's name, by which we recognise it.
 pub(super) const NAME: &str = "sprat_share";
 
-/// Three properties of the map: its type, AF_XDP sockets by queue; the bytes of its keys and
-/// values; and its number of queues.
+/// The type of map that has AF_XDP sockets by queue; bytes of the map's keys and values; the map's
+/// number of queues.
 const XSKMAP: u32 = 17;
 const INT_BYTES: u32 = 4;
 const QUEUES: u32 = 64;

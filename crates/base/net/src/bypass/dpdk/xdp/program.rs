@@ -23,7 +23,7 @@ pub(super) struct NodeFilter {
 /// Which frames go to the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum RedirectedFrames {
-    /// The frames for a node.
+    /// Frames for a node.
     Node(NodeFilter),
     /// All frames.
     All,
@@ -35,7 +35,7 @@ pub(super) struct Program {
     pub(super) map: u64,
 }
 
-/// Registers. A kernel function takes its arguments in registers 1 to 3. Register 0 has a
+/// Registers. A kernel function takes its arguments in registers 1 to 3. Register 0 holds the
 /// function's result, and at the end the program's.
 const R0: u8 = 0;
 const R1: u8 = 1;
@@ -59,8 +59,8 @@ const MD_QUEUE: i16 = 16;
 /// XDP_PASS, the result that passes a frame to the kernel.
 const PASS: i32 = 2;
 
-/// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key. If there is
-/// none, the function returns its `flags` argument.
+/// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key, or returns
+/// the argument `flags` if the map has no such socket.
 const REDIRECT_MAP: i32 = 51;
 
 const ARP: u16 = 0x0806;
@@ -86,7 +86,7 @@ enum Label {
 }
 
 impl Program {
-    /// Assembles the program that redirects those frames.
+    /// Assembles the program that redirects the frames that `redirected` names.
     pub(super) fn of(redirected: &RedirectedFrames) -> Self {
         let mut code = Assembler::default();
         code.push(0xbf, CONTEXT, R1, 0, 0);
@@ -155,8 +155,8 @@ impl Assembler {
         self.jump(0x16, register, 0, value, to);
     }
 
-    /// Passes the frame to the kernel if it has fewer than `bytes` bytes. The kernel's verifier
-    /// demands this check before a load.
+    /// Passes the frame to the kernel if it is shorter than `bytes`. The kernel's verifier demands
+    /// this check before a load.
     fn unless_long_enough(&mut self, bytes: i16) {
         self.push(0xbf, AT, FRAME, 0, 0);
         self.push(0x07, AT, 0, 0, i32::from(bytes));
@@ -175,7 +175,7 @@ impl Assembler {
         self.labels.push((to, self.instructions.len()));
     }
 
-    /// Checks a frame, and jumps to the kernel if it is not for the node.
+    /// Checks a frame, and passes it to the kernel if it is not for the node.
     fn check_frame(&mut self, node: &NodeFilter) {
         self.load(4, FRAME, R1, MD_DATA);
         self.load(4, END, R1, MD_DATA_END);
