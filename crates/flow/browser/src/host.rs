@@ -80,8 +80,8 @@ struct Waiting {
     name: Option<FileName>,
 }
 
-/// Serves one browser until it closes `input`, or a message arrives on `stop`. Files are stored in
-/// `folder`, which is created if missing.
+/// Serves one browser until the browser closes `input`, or a message arrives on `stop`. Files are
+/// stored in `folder`, which is created if missing.
 /// # Errors
 /// The folder cannot be created, a thread cannot be started, or reading from the browser fails or
 /// returns a malformed frame.

@@ -7,8 +7,7 @@ use std::time::Duration;
 /// The shortest queue that counts. A shorter queue looks like the delays of a busy machine.
 pub(super) const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
 
-/// Share of the current rate that must have been sent, so that the arrivals say something about the
-/// path.
+/// If less than this share of the current rate was sent, the arrivals say nothing about that rate.
 const TRIED: f64 = 0.8;
 
 /// Share of lost bytes above which congestion is the cause rather than errors of the line.

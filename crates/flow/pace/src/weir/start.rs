@@ -4,8 +4,8 @@ use super::seen::{FEWEST_LOST, LEAST_TOLERANCE, Observation, Push};
 use super::{KNOCK, KNOCK_PART, LEAST_GROWTH, Mode, Round, Weir};
 use std::time::Duration;
 
-/// A knock has passed if its queue takes at most this share of the knock's duration. The path then
-/// carries at least four times the base rate.
+/// A knock has passed if the delay of its queue is at most this share of the knock's duration. The
+/// path then carries at least four times the base rate.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
 /// A knock with fewer segments than this measures nothing. The next round is then `BLIND_GROWTH`

@@ -34,8 +34,8 @@ impl Offsets {
     }
 }
 
-/// Number of segments by which the window exceeds two round trips' worth. They are enough as long
-/// as nothing is known of the path.
+/// Number of segments that the window has in addition to twice what the rate sends in a round trip.
+/// While nothing is known of the path, these segments alone are the window.
 const WINDOW_BASE: i32 = 32;
 
 /// The bit that marks the rate of a knock, and the ratio of that rate to the rate around the knock.
