@@ -58,7 +58,8 @@ pub enum Assignment {
 /// clock. Callers pass the time since an arbitrary moment; this time must not go backwards.
 #[derive(Debug)]
 pub struct Plan {
-    /// Runs that no stream fetches: the end of each by its start. Runs neither touch nor overlap.
+    /// Runs of groups that no stream fetches: the end of each run by its start. Runs neither touch
+    /// nor overlap.
     missing: BTreeMap<u64, u64>,
     streams: Vec<StreamState>,
     wrong: BTreeMap<u64, u32>,
@@ -183,8 +184,8 @@ impl Plan {
     }
 
     /// Records that a stream has finished a group of its run: the group was stored, or reported as
-    /// corrupt. Returns whether the stream still has the next group. The remaining run may be
-    /// empty, or may have been taken away.
+    /// corrupt. Returns whether the stream continues with the next group. It does not if its run
+    /// has ended, or if another stream has taken over the remaining groups.
     pub fn done(&mut self, stream: usize, group: u64, now: Duration) -> bool {
         let this = &mut self.streams[stream];
         if this.run.start == group && !this.run.is_empty() {
@@ -222,8 +223,8 @@ impl Plan {
         *times
     }
 
-    /// Makes a group available again without counting it as corrupt, because not the first host
-    /// sent it.
+    /// Makes a group available again without counting it as corrupt, because a host other than the
+    /// first sent it.
     pub fn retry(&mut self, stream: usize, group: u64) {
         if !self.leave_to_others(stream, group) {
             self.put_back(group..group + 1);

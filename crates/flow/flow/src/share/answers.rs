@@ -1,5 +1,5 @@
-//! Finds the response to a request: to what the request's target refers, and in which form it is
-//! sent.
+//! Finds the response to a request: which file or directory the request names, and in which form
+//! the server sends it.
 
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};

@@ -83,7 +83,7 @@ struct Names {
     /// The number of names that begin with a dot and are not listed, without those of incomplete
     /// files.
     hidden: u64,
-    /// Whether there are more names.
+    /// Whether `shown` lacks names, because the directory has too many.
     truncated: bool,
 }
 

@@ -191,8 +191,8 @@ impl Channel {
     }
 
     /// Sends bytes `range` of a file from the page cache by `sendfile`, without copying them.
-    /// Returns how many bytes were sent. There are fewer than requested if the file ends before the
-    /// range.
+    /// Returns how many bytes were sent. The number is less than the length of `range` if the file
+    /// ends before the end of `range`.
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///

@@ -35,7 +35,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The least number of streams to each host. While one waits until a piece is durable, others send.
+/// The least number of streams to each host. While one stream waits until a piece is durable,
+/// others send.
 const STREAMS: usize = 4;
 
 /// Interval at which an idle stream looks for work.

@@ -64,8 +64,8 @@ struct Begun {
     bytes: Vec<u8>,
 }
 
-/// The place of an upload. A connection that opens the upload waits here until the connection that
-/// closes it has written the journal.
+/// The place of an upload. While one connection closes the upload, a connection that opens it waits
+/// here until the journal is written.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
@@ -117,8 +117,8 @@ impl PutTarget {
         Ok((stat.st_dev, stat.st_ino, self.name.clone()))
     }
 
-    /// Returns the version of the file that has the name, if there is one. If something other than
-    /// a regular file has the name, this is a conflict.
+    /// Returns the version of the file that has the name, if there is one. Rejects the request with
+    /// status 409 if something other than a regular file has the name.
     pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
