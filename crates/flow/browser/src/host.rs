@@ -60,8 +60,8 @@ enum HostEvent {
     /// A download has ended with this report; `None` if it was cancelled.
     Ended(Id, Option<Report>),
     Probed(Report),
-    /// The browser has closed its end, or has sent a malformed frame, or reading has failed. In the
-    /// last two cases with the reason.
+    /// The browser has closed its end, or has sent a malformed frame, or reading has failed.
+    /// Contains the reason in the last two cases.
     Closed(Option<String>),
     Stop,
 }

@@ -21,8 +21,8 @@ const RETRY_TIME: Duration = Duration::from_secs(120);
 
 const SCHEME: &str = "s3://";
 
-/// Environment variables that provide credentials. Without any of them the library would query the
-/// network's metadata service.
+/// Environment variables that provide credentials. If none of them is set, a bucket cannot be
+/// opened, because the library would query the network's metadata service for credentials.
 const CREDENTIALS: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",

@@ -68,8 +68,8 @@ pub struct Finding {
     pub end: PathEnd,
     /// The effect of the setting, as a text for the user.
     pub why: String,
-    /// Whether the setting affects only programs without CAP_NET_ADMIN. Programs with
-    /// CAP_NET_ADMIN, such as Sprat, can exceed the setting.
+    /// Whether the setting affects only programs without CAP_NET_ADMIN. Programs with CAP_NET_ADMIN
+    /// can set a value of their own, as Sprat does.
     pub unprivileged_only: bool,
 }
 

@@ -26,8 +26,8 @@ pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 /// How the rate of a connection is chosen.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Pace {
-    /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`];
-    /// on shorter paths, the kernel chooses it.
+    /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`].
+    /// On shorter paths, the kernel chooses the rate.
     #[default]
     Auto,
     /// The kernel chooses the rate.
@@ -193,8 +193,8 @@ impl Connection {
             rate = Some(if weir.knocks() { weir_rate | KNOCK_BIT } else { weir_rate & !KNOCK_BIT });
             path::limit_rate(&self.socket, rate)?;
             if begins && let Ok(window) = self.window.get_or_init(Window::open) {
-                // If the kernel refuses, the connection keeps the kernel's own window, which the
-                // rate limits.
+                // If the kernel refuses, the connection keeps the kernel's own window, and sends no
+                // faster than that window and the set rate allow.
                 let _ = window.attach(&self.socket);
             }
         }

@@ -83,8 +83,8 @@ pub enum Error {
         /// How the last change was noticed.
         why: String,
     },
-    /// Bytes arrived corrupt even after retries, or a file does not match a given sum or the bytes
-    /// received before.
+    /// Bytes arrived corrupt even after retries, or a file does not match a given sum, or a source
+    /// has other bytes than those that were received before.
     #[error("{source_name}: {why}")]
     Corrupt {
         /// The source, or the local file that does not match.

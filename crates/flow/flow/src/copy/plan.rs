@@ -86,14 +86,14 @@ struct StreamState {
     pace: Option<Duration>,
     /// Moving average of the times that the stream's groups took.
     mean: Duration,
-    /// Whether other streams fetch the group in progress too. It is then the last group of the run
-    /// for all of them.
+    /// Whether other streams fetch the group in progress too. If so, this group is the last of the
+    /// run of each of these streams.
     shared: bool,
 }
 
 impl StreamState {
-    /// Returns the time per group: that of the groups received, or if longer, the time that the
-    /// group in progress has taken so far.
+    /// Returns the time per group: the time that the received groups took, or the time that the
+    /// group in progress has taken so far, if that is longer.
     fn pace(&self, now: Duration) -> Duration {
         self.pace.unwrap_or_default().max(now.saturating_sub(self.since))
     }

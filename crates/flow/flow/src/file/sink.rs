@@ -275,7 +275,7 @@ impl Sink {
 
     /// Syncs, and waits until everything written is durable.
     /// # Errors
-    /// An earlier write or sync failed, or one for which this call waits fails.
+    /// An earlier write or sync failed, or a write or sync for which this call waits fails.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;

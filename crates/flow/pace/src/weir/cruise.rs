@@ -31,8 +31,8 @@ impl Weir {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
             }
-            // If the pressure ends before the decrease can have had an effect, it had another
-            // cause, such as a busy machine.
+            // If the path stops pushing back before the decrease can have had an effect, the push
+            // had another cause, such as a busy machine.
             (None, Some(doubt)) if !shown => {
                 self.rate = self.rate.max(doubt.arrived);
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: None }

@@ -68,7 +68,7 @@ fn verifier_log(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; its verifier said:\n{log}") }
 }
 
-/// The congestion control. Connections that use it keep it in the kernel even after this is
+/// The congestion control. Connections that use it keep it in the kernel even after this value is
 /// dropped.
 #[derive(Debug)]
 pub struct Window {

@@ -81,7 +81,8 @@ pub struct LoadPlan {
     pub workload: Workload,
     /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations that each client keeps in flight; in an open load, the limit on them.
+    /// Operations that each client keeps in flight; in an open load, the limit on a client's
+    /// operations in flight.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,

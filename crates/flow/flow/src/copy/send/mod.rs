@@ -63,8 +63,8 @@ const MAX_ROUNDS: u32 = 5;
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
-    /// The range of bytes to send as a file of its own; `None` sends all. The range begins at a
-    /// group.
+    /// The range of bytes to send as a file of its own; `None` sends the whole file. The range
+    /// begins at the beginning of a group.
     part: Option<Range<u64>>,
     to: Address,
     options: Options,

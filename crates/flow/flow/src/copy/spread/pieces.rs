@@ -45,7 +45,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Creates the state of `count` pieces. `lists` says for each host which pieces it lists.
+    /// Creates the state of `count` pieces. `lists` says for each host which pieces are in its
+    /// listing.
     pub(super) fn new(count: usize, lists: &[Vec<bool>]) -> Self {
         let mut this = Self {
             pieces: vec![PieceState::Nowhere; count],

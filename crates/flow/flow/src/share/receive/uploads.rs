@@ -507,7 +507,8 @@ impl Drop for UploadStream {
             // Another upload may have taken the slot.
             held.take_if(|other| Arc::ptr_eq(other, &upload));
         }
-        // To drop the last reference writes the journal. The slot is still locked meanwhile.
+        // When the last reference is dropped, the journal is written. The slot is still locked at
+        // that time.
         drop(upload);
     }
 }
