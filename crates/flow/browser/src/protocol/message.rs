@@ -90,7 +90,7 @@ pub enum Report {
         /// The folder in which downloads are stored.
         folder: UserText,
     },
-    /// A download waits for others to end.
+    /// A download waits for other downloads to end.
     Waiting {
         /// The id of the download.
         id: Id,

@@ -25,7 +25,7 @@ pub enum Event {
         resumed: u64,
         /// Number of TCP streams; 1 for a local copy.
         streams: usize,
-        /// How the file is written, in words.
+        /// How the file is written, as a text for the user.
         written: String,
     },
     /// The progress so far, about ten times a second.

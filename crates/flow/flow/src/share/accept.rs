@@ -220,7 +220,8 @@ impl Connections {
     }
 }
 
-/// A connection's share of the limits. When the slot is dropped, a waiting connection gets a slot.
+/// The slot of a connection, which counts towards the limits. When it is dropped, a waiting
+/// connection gets a slot.
 struct ConnectionSlot {
     shared: Arc<Shared>,
     id: u64,

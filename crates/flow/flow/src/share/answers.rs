@@ -34,7 +34,7 @@ pub(super) struct Answer {
 pub(super) enum Content {
     /// The decision contains the body.
     Own,
-    /// Parts of a file, given by its version and its path below the root.
+    /// Parts of a file, with the file's version and its path below the root.
     File(File, Version, PathBuf),
     /// The entries of a directory, one line each.
     Lines(Lines),

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The accepted names.
+/// The host names that are accepted at loopback and private addresses.
 #[derive(Debug)]
 pub(super) struct Names(Vec<String>);
 

@@ -270,7 +270,7 @@ impl Weir {
         self.last_decrease = seen.now;
         Some(match self.mode {
             Mode::Start(round) => self.knock(seen, round.base, None),
-            // The path may have changed much: the first knock has the former rate.
+            // The path may have changed much: measure it again, first at the former rate.
             _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
             Mode::Drain { .. } | Mode::Cruise { .. } => {

@@ -16,7 +16,7 @@ const CONGESTION_LOSS: f64 = 0.01;
 /// Losses of at most this many segments are ignored.
 pub(super) const FEWEST_LOST: f64 = 8.0;
 
-/// How a path pushes back: a sign that more is sent than it carries.
+/// How a path pushes back: a sign that more is sent than the path carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Push {
     /// A queue grows.

@@ -82,7 +82,7 @@ impl Weir {
         Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
     }
 
-    /// Ends the start when the rate is far beyond the capacity.
+    /// Ends mode `Start`, because the rate is far beyond the capacity.
     fn halt(&mut self, seen: &Observation) -> Mode {
         self.capacity = seen.arrives;
         self.rate = self.capacity / 2.0;

@@ -378,7 +378,7 @@ impl Upload {
         let mut state = lock(&self.state);
         let UploadState { partial, reported, over } = &mut *state;
         if !*over && !reported.is_empty() {
-            // The disk, or another program, may have damaged the groups since.
+            // The disk, or another program, may have damaged the groups since they were reported.
             let checked = partial.check(self.length, &|group| reported.contains(&group), &|| false);
             let wrong = checked.map_err(|error| self.target.refuse(&error, true))?;
             reported.clear();
@@ -446,9 +446,9 @@ impl Drop for Upload {
     }
 }
 
-/// A connection's share in an upload. The upload stays open as long as there is a share.
+/// A connection's use of an upload. The upload stays open as long as a connection uses it.
 pub(in crate::share) struct UploadStream {
-    /// `Some` until the share is dropped.
+    /// `Some` until this value is dropped.
     upload: Option<Arc<Upload>>,
     slot: Arc<Slot>,
 }
