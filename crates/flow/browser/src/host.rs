@@ -36,8 +36,8 @@ const _: () = assert!(MAX_REPORTS > 3 * (MAX_RUNNING + MAX_WAITING));
 /// Capacity of the queue of events.
 const MAX_INBOX: usize = 64;
 
-/// Limit on the files with the same name: `name`, and `name (1)` to `name (999)`. If all exist, the
-/// download fails.
+/// Limit on the names that are tried for a file: `name`, and `name (1)` to `name (999)`. If none of
+/// them is free, the download fails.
 const MAX_NUMBER: u32 = 1000;
 
 /// How many bytes of a journal are read to find its source, which is in the first record.
