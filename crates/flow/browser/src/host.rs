@@ -36,8 +36,8 @@ const _: () = assert!(MAX_REPORTS > 3 * (MAX_RUNNING + MAX_WAITING));
 /// Capacity of the queue of events.
 const MAX_INBOX: usize = 64;
 
-/// Limit on the files with the same name: `name`, and `name (1)` to `name (999)`. If all exist, the
-/// download fails.
+/// Limit on the names that are tried for a file: `name`, and `name (1)` to `name (999)`. If none of
+/// them is free, the download fails.
 const MAX_NUMBER: u32 = 1000;
 
 /// How many bytes of a journal are read to find its source, which is in the first record.
@@ -60,8 +60,8 @@ enum HostEvent {
     /// A download has ended with this report; `None` if it was cancelled.
     Ended(Id, Option<Report>),
     Probed(Report),
-    /// The browser has closed its end, or has sent a malformed frame, or reading has failed. In the
-    /// last two cases with the reason.
+    /// The browser has closed its end, or has sent a malformed frame, or reading has failed.
+    /// Contains the reason in the last two cases.
     Closed(Option<String>),
     Stop,
 }
@@ -80,8 +80,8 @@ struct Waiting {
     name: Option<FileName>,
 }
 
-/// Serves one browser until it closes `input`, or a message arrives on `stop`. Files are stored in
-/// `folder`, which is created if missing.
+/// Serves one browser until the browser closes `input`, or a message arrives on `stop`. Files are
+/// stored in `folder`, which is created if missing.
 /// # Errors
 /// The folder cannot be created, a thread cannot be started, or reading from the browser fails or
 /// returns a malformed frame.

@@ -105,7 +105,7 @@ pub fn root(values: &[Value]) -> Value {
     }
 }
 
-/// Returns the node above `values`, which are not the whole file.
+/// Returns the node above `values`, which must not be all values of the file.
 fn top(values: &[Value]) -> Value {
     if let [only] = values {
         return *only;

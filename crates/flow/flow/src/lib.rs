@@ -1,5 +1,5 @@
-//! The file mover. It copies files over long, fast networks at the rate of the slowest part, and
-//! verifies them on the way.
+//! The file mover. It copies files over long, fast networks as fast as the network and the disks
+//! allow, and verifies them on the way.
 //!
 //! Both ends use HTTP/1.1, so that either end may be another program. Between two `sprat` programs
 //! a body is in *verified form*: each [`group`] of the file's bytes is followed by the group's

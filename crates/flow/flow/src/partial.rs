@@ -1,5 +1,5 @@
 //! The received part of a file, with its journal and the values of its groups. A fetch has a
-//! [`Partial`], and so has the server's side of an upload.
+//! [`Partial`], and the server's side of an upload has one too.
 
 use crate::file::{Sink, SinkError};
 use crate::group::{self, Value};

@@ -1,9 +1,9 @@
-//! The rate of the last seconds.
+//! The rate of a transfer over the last two seconds.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Period over which the rate is taken.
+/// Period over which the rate is averaged.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
 /// Limit on the samples that are kept. If there are more, the oldest sample is removed.
@@ -16,7 +16,7 @@ pub struct RecentRate {
 }
 
 impl Default for RecentRate {
-    /// Begins now, with zero bytes.
+    /// Begins to measure now, with zero bytes.
     fn default() -> Self {
         Self { moments: VecDeque::from([(Instant::now(), 0)]) }
     }

@@ -345,7 +345,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     assert_eq!(resumed(&events), 4 * MIB as u64, "the complete groups");
     outcome.unwrap();
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
-    // The groups of a file that has changed since cannot be used.
+    // If the file has changed since, the groups on the server cannot be used.
     fs::remove_file(receiver.path("file")).unwrap();
     pipe.left.store(5 << 20, Ordering::Release);
     send(&path, &url, impatient()).0.unwrap_err();

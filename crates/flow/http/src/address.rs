@@ -45,10 +45,11 @@ const ESCAPED: &AsciiSet = &CONTROLS
 /// The address of a file on a server, with the credentials to use there.
 ///
 /// The schemes are `http`, `https`, `sprat` and `sprats`. `sprat` and `sprats` are HTTP and HTTPS
-/// on port 8040, and accept only the verified form. [`Address::parse`] turns a name and a password
-/// in the text into an `Authorization` field. [`Address::with_token`] replaces that field with a
-/// bearer token. Credentials are sent only to the host for which they were given:
-/// [`Address::redirected`] drops them when a redirect leads to another host or port.
+/// on port 8040. They accept a file only in verified form, in which a hash follows each MiB of the
+/// file. [`Address::parse`] turns a name and a password in the text into an `Authorization` field.
+/// [`Address::with_token`] replaces that field with a bearer token. Credentials are sent only to
+/// the host for which they were given: [`Address::redirected`] drops them when a redirect leads to
+/// another host or port.
 ///
 /// `Display` omits credentials, tokens and tickets, so that an address can be printed and written
 /// to a journal.
@@ -66,7 +67,7 @@ struct Signed {
     /// The request target for `HEAD`. It differs from the target for `GET`, because a signature is
     /// valid for one method.
     head: String,
-    /// The name under which the file is displayed and written to journals.
+    /// The text that is displayed and written to journals instead of the signed URL.
     shown: String,
 }
 
@@ -116,8 +117,8 @@ impl Address {
     }
 
     /// Makes a presigned address from the signed URLs for `GET` (`file`) and for `HEAD` (`head`).
-    /// The address is displayed and written to journals as `shown`, which stays the same when the
-    /// file is signed again.
+    /// The text `shown` is displayed and written to journals instead of the URLs. It stays the same
+    /// when the file is signed again, whereas the URLs change.
     /// # Errors
     /// [`Error::Usage`] if [`Address::parse`] rejects one of the URLs.
     pub fn signed(file: &str, head: &str, shown: &str) -> Result<Self, Error> {
@@ -165,8 +166,8 @@ impl Address {
         Self { authorization: None, ..self }
     }
 
-    /// Returns an address with this path and these credentials on another host, given as `HOST` or
-    /// `HOST:PORT`.
+    /// Returns this address with another host, which is given as `HOST` or `HOST:PORT`. Path, query
+    /// and credentials stay the same. Without a port, the default port of the scheme applies.
     /// # Errors
     /// [`Error::Usage`] if `host` is not a host, or this address is presigned.
     pub fn at_host(&self, host: &str) -> Result<Self, Error> {

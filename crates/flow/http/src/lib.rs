@@ -49,17 +49,17 @@ pub const UPLOAD: &str = "Sprat-Upload";
 /// The BLAKE3 hash that an uploaded file must have, in hexadecimal.
 pub const BLAKE3: &str = "Sprat-Blake3";
 
-/// In an uploaded part, the numbers of the groups whose bytes did not match the value that was sent
-/// with them. Separated by spaces.
+/// In the response to an uploaded part, the numbers of the groups whose bytes did not match the
+/// value that was sent with them. The numbers are separated by spaces.
 pub const WRONG: &str = "Sprat-Wrong";
 
-/// A group of an upload that was only received in part before a connection broke: its number, a
-/// space, and the number of its bytes that the server has.
+/// A group of an upload of which only the first bytes arrived before a connection broke: the
+/// group's number, a space, and the number of its bytes that the server has.
 pub const BEGUN: &str = "Sprat-Begun";
 
 /// The number of groups that the server still lacks when the sender tries to finish an upload.
 pub const MISSING: &str = "Sprat-Missing";
 
-/// Content type of the state of an upload, which has the format of a journal. Also that of the
-/// request, without a body, that finishes an upload.
+/// Content type of the state of an upload, which has the format of a journal. It is also the
+/// content type of the request that finishes an upload; that request has no body.
 pub const UPLOADED: &str = "application/vnd.sprat.upload";

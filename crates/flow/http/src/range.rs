@@ -15,7 +15,7 @@ pub enum RequestedRange {
     Whole,
     /// These parts, in the order of the request. None of them is empty.
     Parts(Vec<Range<u64>>),
-    /// Only bytes beyond the end of the file. The response has status 416.
+    /// The field selects only bytes beyond the end of the file. The response has status 416.
     Nothing,
 }
 

@@ -13,12 +13,12 @@ pub const MAX_VALUE: usize = 64 << 10;
 /// field with a longer name is rejected.
 const MAX_NAME: usize = 255;
 
-/// Limit on the length of the field, in bytes, out of the 16 KiB of a head. An attribute that would
-/// make the field longer is left out.
+/// Limit on the length of the field, in bytes; a whole head may have 16 KiB. An attribute that
+/// would make the field longer is left out.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Prefix of the names of user attributes, which are the only ones that are copied. Names in the
-/// field do not have it.
+/// Prefix of the names of user attributes. Sprat copies only these attributes. Names in the field
+/// do not have the prefix.
 pub const PREFIX: &str = "user.";
 
 /// The extended attributes of a file in the `user.` namespace: their names without that prefix,

@@ -3,9 +3,10 @@
 //! The `object_store` library implements the S3 protocol ([`store`]): signatures and multipart
 //! uploads. The module `transport` carries the library's requests over `sprat-http`'s connections.
 //!
-//! To fetch an object, this crate only creates a presigned address, which [`sprat_flow::copy`]
-//! fetches like any other. To send a file ([`upload`]), it uploads the file's parts. They become an
-//! object when all have arrived, and are removed after a failure.
+//! To fetch an object, this crate only creates a presigned address, and [`sprat_flow::copy`]
+//! fetches the file at that address. To send a file ([`upload`]), this crate uploads the file's
+//! parts. When all parts have arrived, the store joins them to an object. After a failure the parts
+//! are removed.
 
 pub mod store;
 mod transport;

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a presigned address is valid. S3 allows no longer time.
+/// How long a presigned address is valid. This is the longest time that S3 allows.
 const SIGNATURE_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a request is retried at most.
+/// Time after which a failed request is no longer retried.
 const RETRY_TIME: Duration = Duration::from_secs(120);
 
 const SCHEME: &str = "s3://";
 
-/// Environment variables that provide credentials. Without any of them the library would query the
-/// network's metadata service.
+/// Environment variables that provide credentials. If none of them is set, a bucket cannot be
+/// opened, because the library would query the network's metadata service for credentials.
 const CREDENTIALS: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
@@ -106,8 +106,8 @@ pub struct Bucket {
 
 impl Bucket {
     /// Opens a bucket with the configuration in the environment: `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`, and for a server that is not
-    /// Amazon's `AWS_ENDPOINT_URL`.
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and `AWS_REGION`. `AWS_ENDPOINT_URL` is needed
+    /// for a server that is not Amazon's.
     /// # Errors
     /// [`Error::Usage`] if credentials are missing or the configuration is invalid. [`Error::File`]
     /// if the file of certificates cannot be used.

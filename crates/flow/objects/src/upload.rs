@@ -85,8 +85,9 @@ impl Upload {
 
     /// Sends the file, and passes events to `report`.
     /// # Errors
-    /// [`Error`]. The object is then usually unchanged, and its parts are removed; an event says if
-    /// some may remain. After [`Error::Protocol`] the object exists, but has the wrong length.
+    /// [`Error`]. After most errors the object is unchanged, and the uploaded parts are removed. An
+    /// event reports if parts may remain. After [`Error::Protocol`] the object exists, but has the
+    /// wrong length.
     pub fn run(
         &self,
         bucket: &Bucket,

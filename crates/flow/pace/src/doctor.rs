@@ -10,8 +10,9 @@ pub const SETTINGS: &str = "/proc/sys/net";
 /// The largest window that TCP can advertise (RFC 7323), in bytes.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
-/// Ratio of a socket's buffer to its window. The kernel reserves the other half of the buffer for
-/// its own structures, unless it knows better (`tcp_adv_win_scale` = 1).
+/// Ratio of a socket's buffer to its window. With the kernel's default (`tcp_adv_win_scale` = 1),
+/// half of the buffer is for the kernel's own structures. Newer kernels measure the size of the
+/// structures, and may need less than half.
 const WINDOW_SHARE: u64 = 2;
 
 /// Bytes of a page, the unit of `tcp_mem`.
@@ -67,8 +68,8 @@ pub struct Finding {
     pub end: PathEnd,
     /// The effect of the setting, as a text for the user.
     pub why: String,
-    /// Whether the setting affects only programs without CAP_NET_ADMIN. With it, programs such as
-    /// Sprat set their own limits.
+    /// Whether the setting affects only programs without CAP_NET_ADMIN. Programs with CAP_NET_ADMIN
+    /// can set a value of their own, as Sprat does.
     pub unprivileged_only: bool,
 }
 

@@ -19,15 +19,15 @@ pub const MAX_PACED: usize = 4_096;
 const SHORTEST_TICK: Duration = Duration::from_millis(2);
 const LONGEST_TICK: Duration = Duration::from_millis(25);
 
-/// The shortest round trip of a path on which the controller decides. On shorter paths the
-/// machine's own delays hide what could be measured, so the kernel decides.
+/// The shortest round trip of a path on which the controller chooses the rate. On shorter paths the
+/// machine's own delays hide what the controller would measure, so the kernel chooses the rate.
 pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 
 /// How the rate of a connection is chosen.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Pace {
-    /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`];
-    /// on shorter paths, the kernel chooses it.
+    /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`].
+    /// On shorter paths, the kernel chooses the rate.
     #[default]
     Auto,
     /// The kernel chooses the rate.
@@ -55,9 +55,9 @@ pub struct PacerState {
     pub arrival_rate: u64,
 }
 
-/// Paces the connections of a process, from one thread. [`Pacer::add`] begins to pace a connection;
-/// dropping the returned [`Paced`] ends it. When the pacer is dropped, its connections keep their
-/// last rates.
+/// Paces the connections of a process, from one thread. [`Pacer::add`] begins to pace a connection,
+/// and returns a [`Paced`]. To stop pacing the connection, drop the [`Paced`]. When the pacer is
+/// dropped, its connections keep their last rates.
 #[derive(Debug)]
 pub struct Pacer {
     to: Option<mpsc::SyncSender<Connection>>,
@@ -65,8 +65,9 @@ pub struct Pacer {
     window: Arc<LazyWindow>,
 }
 
-/// The window, or the reason why there is none. It is made when the first connection needs it,
-/// because making it parses all of the kernel's types.
+/// The congestion control that makes the window follow the rate, or the reason why there is none.
+/// It is made when the first connection needs it, because making it parses all of the kernel's
+/// types.
 type LazyWindow = OnceLock<Result<Window, WindowError>>;
 
 /// A handle of a paced connection. Dropping it ends the pacing.
@@ -192,8 +193,8 @@ impl Connection {
             rate = Some(if weir.knocks() { weir_rate | KNOCK_BIT } else { weir_rate & !KNOCK_BIT });
             path::limit_rate(&self.socket, rate)?;
             if begins && let Ok(window) = self.window.get_or_init(Window::open) {
-                // If the kernel refuses, the connection keeps the kernel's own window, which the
-                // rate limits.
+                // If the kernel refuses, the connection keeps the kernel's own window, and sends no
+                // faster than that window and the set rate allow.
                 let _ = window.attach(&self.socket);
             }
         }

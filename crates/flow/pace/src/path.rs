@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Limit on the socket buffer that is requested, in bytes: one and a half times what 5 Gb/s over
-/// 500 ms needs. A larger request is reduced to this. Kernels grant no more than 1 GiB.
+/// Limit on the socket buffer that is requested, in bytes: 1.7 times the bytes in flight at 5 Gb/s
+/// over 500 ms. A larger request is reduced to this. Kernels grant no more than 1 GiB.
 pub const MAX_BUFFER: usize = 512 << 20;
 
 /// The part of the kernel's `struct tcp_info` that is used here. Fields that an older kernel does
@@ -181,8 +181,8 @@ pub enum Buffer {
 /// to which it may grow.
 ///
 /// With CAP_NET_ADMIN there is no other limit. Without it, the limit is `net.core.rmem_max` or
-/// `wmem_max`. If the kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may grow the buffer
-/// further than that, the tuning stays in charge.
+/// `wmem_max`. If the kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may grow the buffer beyond
+/// that limit, this function leaves the size to the tuning.
 /// # Errors
 /// The socket does not support the option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {

@@ -50,8 +50,8 @@ fn it_starts_fast_and_what_that_costs_is_bounded() {
     for (capacity, buffer, rtt, hiccup) in paths() {
         let mut world = World::new(capacity, buffer, rtt, vec![Control::weir()]);
         world.hiccup = hiccup;
-        // The rate triples in each round trip, from 64 KiB; five more round trips show where it
-        // ends.
+        // The rate triples in each round trip, from 64 KiB. Five more round trips let the start
+        // end.
         let rounds = (capacity * rtt / 65_536.0).log(3.0) + 5.0;
         let early = world.run(rounds * rtt)[0];
         let last = world.run(2.0 * rtt)[0] / (2.0 * rtt * capacity);

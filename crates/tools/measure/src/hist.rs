@@ -151,8 +151,8 @@ impl Latencies {
         }
     }
 
-    /// Returns points of the percentile curve, evenly spaced in nines. The curve ends where there
-    /// are too few latencies.
+    /// Returns points of the percentile curve, ten for each further nine of the quantile (0.9,
+    /// 0.99, 0.999). The curve ends where fewer than one latency would be beyond the quantile.
     #[must_use]
     pub fn curve(&self) -> Vec<CurvePoint> {
         let least = 1.0 / self.0.len().max(1) as f64;

@@ -63,8 +63,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts a meter. Returns when the meter measures, or has failed. The meter's thread spins
-    /// until [`stop`](Self::stop), which also returns an error of the thread.
+    /// Starts a meter. Returns when the meter has begun to measure, or has failed. The meter's
+    /// thread spins until [`stop`](Self::stop), which also returns an error of the thread.
     ///
     /// # Errors
     /// If the thread cannot be spawned.

@@ -19,8 +19,8 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// An echo by the peer's driver, which measures the path without the store. Only for targets
-    /// whose driver supports it.
+    /// A ping that the peer's driver echoes. It measures the path without the store. Only for
+    /// targets whose driver supports pings.
     Ping,
 }
 

@@ -9,8 +9,8 @@ use crate::cpu;
 /// Returns the resident memory of `pid`, in bytes.
 ///
 /// # Errors
-/// If `/proc/PID/status` cannot be read, as when there is no such process, or has no `VmRSS`, as
-/// when the process has ended.
+/// If `/proc/PID/status` cannot be read (there is no such process), or has no `VmRSS` (the process
+/// has ended).
 pub fn rss_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid}"))?;

@@ -34,7 +34,7 @@ pub struct Ban {
     pub remedy: &'static str,
 }
 
-// The last two print to cargo, and to the terminal of a test.
+// The build script prints to cargo, and the crate `testing` prints to the terminal of a test.
 const PRINTS: &[&str] = &[
     "crates/tools/cli/",
     "crates/tools/bench/",

@@ -1,4 +1,4 @@
-//! Checks that every crate is documented: in its files, in its README and on the map.
+//! Checks that every crate is documented: in its files, in its README and in ARCHITECTURE.md.
 
 use crate::Finding;
 use crate::source::{Source, is_test_file};

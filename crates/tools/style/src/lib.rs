@@ -1,4 +1,4 @@
-//! The rules of the house, as checks over the sources.
+//! The repository's rules, as checks over its sources.
 //!
 //! Each check takes texts and returns [`Finding`]s: what breaks a rule, where, and how to correct
 //! it. The `house` test runs the checks over this workspace. The other tests show that each check

@@ -19,7 +19,7 @@ pub const FOREIGN: &[(&str, &str)] = &[
 /// Files written by tools. They may contain such words.
 const GENERATED: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
-/// Finds foreign words in any file of ours.
+/// Finds the words of [`FOREIGN`] in a file of ours.
 #[must_use]
 pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
     if GENERATED.contains(&path) {

@@ -75,7 +75,7 @@ pub fn is_test_file(path: &str) -> bool {
 fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     let mut rest = stream.into_iter().peekable();
     let mut whole = in_test; // the rest of this group is test code
-    let mut item = false; // the next item is
+    let mut item = false; // the next item is test code
     while let Some(tree) = rest.next() {
         let in_test = whole || item;
         let mut push = |text: String, span: proc_macro2::Span| {

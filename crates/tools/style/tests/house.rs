@@ -1,4 +1,4 @@
-//! Runs the rules of the house over this workspace.
+//! Runs the repository's rules over this workspace.
 
 use std::sync::LazyLock;
 

@@ -5,18 +5,18 @@ use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Limit on the length of a message from the browser, in bytes, without the length field. The
-/// extension's longest message contains an address, and is shorter. A message above the limit is
-/// [`FrameError::TooLong`].
+/// extension's longest message contains an address, and is shorter than this limit. A longer
+/// message is [`FrameError::TooLong`].
 pub const MAX_REQUEST: usize = 64 << 10;
 
 /// Limit on the length of a message to the browser, in bytes, without the length field. Browsers
-/// have this limit.
+/// reject longer messages.
 pub const MAX_REPORT: usize = 1 << 20;
 
 /// Why no more frames can be read.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// A frame is longer than [`MAX_REQUEST`], so the extension has not sent it.
+    /// A frame is longer than [`MAX_REQUEST`]. The extension sends no frame of this length.
     #[error("a message of {0} B; the longest has {MAX_REQUEST}")]
     TooLong(u32),
     /// The input ended within a frame.

@@ -90,7 +90,7 @@ pub enum Report {
         /// The folder in which downloads are stored.
         folder: UserText,
     },
-    /// A download waits for others to end.
+    /// A download waits for other downloads to end.
     Waiting {
         /// The id of the download.
         id: Id,
@@ -112,11 +112,11 @@ pub enum Report {
     Progress {
         /// The id of the download.
         id: Id,
-        /// Bytes of the file that are complete, with those of an earlier attempt.
+        /// Bytes of the file that are complete, including the bytes from an earlier attempt.
         done: u64,
         /// Length of the file in bytes, if known.
         bytes: Option<u64>,
-        /// The rate in the last seconds, in bytes per second.
+        /// The rate over the last two seconds, in bytes per second.
         bytes_per_second: u64,
         /// Round-trip time in microseconds; 0 if unknown.
         rtt_us: u64,
@@ -128,7 +128,7 @@ pub enum Report {
         /// The text.
         text: UserText,
     },
-    /// The download is complete and has its name.
+    /// The download is complete, and the file has its final name.
     Done {
         /// The id of the download.
         id: Id,

@@ -10,5 +10,5 @@ pub use message::{
 };
 pub use name::{MAX_NAME, numbered, safe};
 
-/// The version of the protocol. Both ends send it first, and refuse another.
+/// The version of the protocol. Both ends send it first, and reject any other version.
 pub const PROTOCOL: u32 = 1;

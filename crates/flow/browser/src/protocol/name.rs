@@ -1,14 +1,15 @@
 //! Makes names from web servers safe as local file names.
 
-/// Limit on the length of a name, in bytes. Such a name fits every filesystem, with room for the
-/// endings of part and journal. A longer name is shortened.
+/// Limit on the length of a name, in bytes. Every filesystem accepts a name of this length together
+/// with the ending of a part or of a journal. A longer name is shortened.
 pub const MAX_NAME: usize = 200;
 
 /// Limit on the length in bytes of an ending, with its dot, that is kept when a name is shortened
 /// or numbered. A longer ending counts as part of the stem.
 const MAX_ENDING: usize = 16;
 
-/// Endings with a meaning here: our own parts and journals, and files that a desktop executes.
+/// Endings with a special meaning: those of our parts and journals, and of files that a desktop
+/// executes.
 const RESERVED_ENDINGS: [&str; 3] = [".sprat-part", ".sprat-journal", ".desktop"];
 
 /// The ending appended to a name with a reserved ending.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// rejected as a violation of the protocol.
 pub const MAX_LENGTH: u64 = 64 << 40;
 
-/// A request for a file, for a part of a file, or for the values of its groups.
+/// A request for a file, for a part of a file, or for the values of its groups ([`group::Value`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileRequest {
     /// Whether to request only the head.
@@ -145,8 +145,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
              with `sprat share`"
         ));
     }
-    // Compare the state first: a response about another state of the file would fail the other
-    // checks too.
+    // Compare the state first. If the file has changed, the other checks would fail too, and the
+    // response would count as invalid.
     if let (Some(want), Some(has)) = (&file_request.validator, head.validator())
         && *want != has
     {
@@ -167,8 +167,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
             return Err("the server sent a part although the whole file was requested".to_owned());
         }
         (Some(range), 206) => part(head, range)?,
-        // The server sent the whole file. If the request had the `If-Range` condition, it failed.
-        // Otherwise the server ignores ranges.
+        // The server sent the whole file. If the request had an `If-Range` condition, the condition
+        // failed. Otherwise the server ignores ranges.
         (Some(_), _) if file_request.validator.is_some() => {
             return Ok(Answer::Changed(
                 "the server sent the whole file instead of a part of the earlier version"

@@ -128,8 +128,8 @@ pub(crate) fn request(address: &Address, file_request: &FileRequest) -> String {
     if let Some(range) = &file_request.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
         if let Some(validator) = &file_request.validator {
-            // Object stores do not support `If-Range`. With `If-Match` they refuse if the file has
-            // changed, instead of sending all of it.
+            // Object stores do not support `If-Range`. With `If-Match` they reject the request if
+            // the file has changed, instead of sending all of it.
             let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
             field(condition, validator);
         }

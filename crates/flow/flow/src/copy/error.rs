@@ -7,9 +7,10 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a transfer failed. The destination is then unchanged: it does not exist, or is the earlier
-/// file. If only the last sync of its directory fails, it is the new file. The bytes received
-/// usually stay in a file next to the destination, so that the same transfer can resume.
+/// Why a transfer failed. A failed transfer leaves the destination unchanged: it does not exist, or
+/// it is the file that was there before. The only exception is a failure of the final sync of the
+/// destination's directory, when the new file already has its name. The bytes received usually stay
+/// in a file next to the destination, so that the same transfer can resume.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The options or arguments are invalid.
@@ -82,8 +83,8 @@ pub enum Error {
         /// How the last change was noticed.
         why: String,
     },
-    /// Bytes arrived corrupt even after retries, or a file does not match a given sum or the bytes
-    /// received before.
+    /// Bytes arrived corrupt even after retries, or a file does not match a given sum, or a source
+    /// has other bytes than those that were received before.
     #[error("{source_name}: {why}")]
     Corrupt {
         /// The source, or the local file that does not match.
@@ -172,8 +173,8 @@ impl From<HttpError> for Error {
 /// The failure of a request, classified to decide whether to repeat the request.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The failure may pass. The second field is the pause that the server has requested, if it
-    /// has.
+    /// The failure may pass. The second field is the pause that the server requested, if it
+    /// requested one.
     Transient(String, Option<std::time::Duration>),
     /// No address of the host accepts a connection.
     Unreachable(String),

@@ -21,11 +21,11 @@ pub enum Event {
         length: Option<u64>,
         /// Whether the bytes are verified as they arrive.
         verified: bool,
-        /// Bytes of an earlier attempt that are used.
+        /// Bytes that an earlier attempt received and that are not transferred again.
         resumed: u64,
         /// Number of TCP streams; 1 for a local copy.
         streams: usize,
-        /// How the file is written, in words.
+        /// How the file is written, as a text for the user.
         written: String,
     },
     /// The progress so far, about ten times a second.
@@ -36,7 +36,9 @@ pub enum Event {
         offset: u64,
         /// The group's length, in bytes.
         bytes: u64,
-        /// How often the group, or from some hosts any group, has arrived corrupt.
+        /// How often this group has arrived corrupt. If a host other than the first sent the group,
+        /// all corrupt groups from that host count. If the group belongs to a piece of a set, all
+        /// corrupt groups of that piece count.
         times: u32,
     },
     /// A connection failed, and the transfer tries again.
@@ -53,7 +55,7 @@ pub enum Event {
     },
     /// Bytes of an earlier attempt are being read and verified.
     Checking {
-        /// How many bytes are verified.
+        /// How many bytes are being verified.
         bytes: u64,
     },
     /// A file of a folder could not be copied. The transfer continues with the other files.
@@ -94,11 +96,11 @@ pub struct Progress {
 /// The outcome of a transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The destination.
+    /// The destination's local path, or for an upload its address.
     pub target: PathBuf,
     /// Length of the file in bytes.
     pub length: u64,
-    /// The file's BLAKE3 hash; `None` if the file was there already and no sum was given.
+    /// The file's BLAKE3 hash; `None` if the destination already had the file and no sum was given.
     pub blake3: Option<Value>,
     /// Whether every group was verified against the value that the source states, or the whole file
     /// against a given sum.

@@ -18,9 +18,9 @@ const NOWHERE: &str = "/dev/null";
 /// name or the transfer has failed. It reports progress to a callback on the caller's thread.
 ///
 /// Until the file has its name, its bytes are in a file next to the destination. A journal lists
-/// the groups that are verified and durable; from it the next run of an equal fetch resumes.
-/// [`Fetch::cancel`] returns a handle by which any thread stops the fetch. A fetch may be run again
-/// after an error.
+/// the groups that are verified and durable. A later fetch with the same source and destination
+/// resumes from the journal. [`Fetch::cancel`] returns a handle by which any thread stops the
+/// fetch. A fetch may be run again after an error.
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) origin: Origin,

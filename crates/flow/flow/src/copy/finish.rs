@@ -88,7 +88,8 @@ impl EndedTransfer<'_> {
         })
     }
 
-    /// Creates the error for bytes that differ, when read back, from those verified and written.
+    /// Creates the error for a file whose bytes, when read back from the disk, differ from the
+    /// bytes that were verified and written.
     fn decayed(&self) -> Error {
         let why =
             "the file on disk differs from what was written; check this machine's disk and memory"

@@ -14,7 +14,7 @@ use sprat_http::{Address, Cancel};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Corrupt groups after which a host is dropped, unless it is the first.
+/// Number of corrupt groups at which a host other than the first is dropped.
 pub(super) const MAX_WRONG: u32 = 3;
 
 /// The address of a file, and what identifies the file's state there.

@@ -92,8 +92,8 @@ pub(super) struct Job<'a> {
     sources: Sources,
     /// Whether to ignore the bytes of an earlier attempt.
     fresh: bool,
-    /// Whether an attempt of this run has begun to receive. From then on another file does not
-    /// replace the bytes received.
+    /// Whether an attempt of this run has begun to receive. From then on, a source that has another
+    /// file is an error, and the bytes received are kept.
     settled: bool,
     /// Consecutive attempts that ended without receiving a byte.
     losses: u32,
@@ -108,7 +108,8 @@ enum FirstRequest {
     Head,
     /// The whole file.
     Whole,
-    /// The first run of one of several streams. This saves the round trip of a preceding `HEAD`.
+    /// The beginning of the file, which the first of several streams receives. This saves the round
+    /// trip of a preceding `HEAD`.
     Beginning,
 }
 
@@ -261,8 +262,8 @@ impl<'a> Job<'a> {
     }
 
     /// Runs [`Job::choose`]. If there is only one source, meanwhile opens `ahead` more connections
-    /// to it, so that the streams need not wait for theirs. Returns fewer connections if the source
-    /// redirects or accepts fewer; the other streams then connect themselves.
+    /// to the source, so that the streams need not wait for connections. Returns fewer connections
+    /// if the source redirects or accepts fewer; the other streams then connect themselves.
     fn choose_and_connect(
         &mut self,
         first: FirstRequest,
@@ -481,8 +482,8 @@ impl<'a> Job<'a> {
         self.client.ask(&source.address, &file_request, None, &self.fetch.cancel).map(drop)
     }
 
-    /// Prepares the attempt after a failed one, with another host if there is one. Gives up if a
-    /// further attempt cannot succeed, or there were too many.
+    /// Prepares the next attempt after a failed attempt, with another host if there is one. Gives
+    /// up if a further attempt cannot succeed, or after too many attempts.
     fn recover(&mut self, trouble: Trouble, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let first = self
             .sources

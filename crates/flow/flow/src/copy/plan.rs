@@ -58,7 +58,8 @@ pub enum Assignment {
 /// clock. Callers pass the time since an arbitrary moment; this time must not go backwards.
 #[derive(Debug)]
 pub struct Plan {
-    /// Runs that no stream fetches: the end of each by its start. Runs neither touch nor overlap.
+    /// Runs of groups that no stream fetches: the end of each run by its start. Runs neither touch
+    /// nor overlap.
     missing: BTreeMap<u64, u64>,
     streams: Vec<StreamState>,
     wrong: BTreeMap<u64, u32>,
@@ -85,14 +86,14 @@ struct StreamState {
     pace: Option<Duration>,
     /// Moving average of the times that the stream's groups took.
     mean: Duration,
-    /// Whether other streams fetch the group in progress too. It is then the last group of the run
-    /// for all of them.
+    /// Whether other streams fetch the group in progress too. If so, this group is the last of the
+    /// run of each of these streams.
     shared: bool,
 }
 
 impl StreamState {
-    /// Returns the time per group: that of the groups received, or if longer, the time that the
-    /// group in progress has taken so far.
+    /// Returns the time per group: the time that the received groups took, or the time that the
+    /// group in progress has taken so far, if that is longer.
     fn pace(&self, now: Duration) -> Duration {
         self.pace.unwrap_or_default().max(now.saturating_sub(self.since))
     }
@@ -183,8 +184,8 @@ impl Plan {
     }
 
     /// Records that a stream has finished a group of its run: the group was stored, or reported as
-    /// corrupt. Returns whether the stream still has the next group. The remaining run may be
-    /// empty, or may have been taken away.
+    /// corrupt. Returns whether the stream continues with the next group. It does not if its run
+    /// has ended, or if another stream has taken over the remaining groups.
     pub fn done(&mut self, stream: usize, group: u64, now: Duration) -> bool {
         let this = &mut self.streams[stream];
         if this.run.start == group && !this.run.is_empty() {
@@ -222,8 +223,8 @@ impl Plan {
         *times
     }
 
-    /// Makes a group available again without counting it as corrupt, because not the first host
-    /// sent it.
+    /// Makes a group available again without counting it as corrupt, because a host other than the
+    /// first sent it.
     pub fn retry(&mut self, stream: usize, group: u64) {
         if !self.leave_to_others(stream, group) {
             self.put_back(group..group + 1);

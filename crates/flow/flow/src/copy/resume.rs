@@ -1,5 +1,5 @@
-//! Resumes from the part and the journal of an earlier attempt. They are used if they belong to
-//! this state of the file, or if the source confirms the values of their groups.
+//! Resumes from the part and the journal of an earlier attempt. They are used if they belong to the
+//! current state of the file, or if the source confirms the values of their groups.
 
 use super::client::Client;
 use super::error::{Error, Trouble};
@@ -120,7 +120,8 @@ pub(super) fn resume_or_begin(
     Ok(empty(sink, journal))
 }
 
-/// Returns those of `groups` that the source has too. `None` if the source states no values.
+/// Returns those of `groups` that have the same value at the source. `None` if the source states no
+/// values.
 fn same(
     fetch: &Fetch,
     client: &Client,

@@ -114,7 +114,7 @@ impl Shared {
         Ok(lock(&self.state).sink.buffer()?.expect("there are more buffers than streams"))
     }
 
-    /// Returns a buffer unused.
+    /// Takes back a buffer that was not used.
     pub(crate) fn recycle(&self, buffer: AlignedBuf) {
         lock(&self.state).sink.recycle(buffer);
     }

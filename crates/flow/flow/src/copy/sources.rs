@@ -1,5 +1,5 @@
-//! The addresses of one file, and how many bytes each contributed. Their order is the one in which
-//! they are tried as the host that defines the file.
+//! The addresses of one file, and how many bytes each contributed. A transfer tries the addresses
+//! in this order when it chooses the host that defines the file.
 
 use super::event::Served;
 use super::host::Host;

@@ -1,4 +1,4 @@
-//! Sums that a file must have, compared with those of the bytes on the disk.
+//! The sums that a file must have, and how they are compared with the sums of the file's bytes.
 
 use super::error::Error;
 use crate::file::{Sink, Source, SourceError, open_regular};

@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// # Errors
 ///
-/// | [`DestinationError::Exists`] if length or time differ, and [`Error::Corrupt`] if a sum
-/// differs. Errors of reading the destination.
+/// [`DestinationError::Exists`] if length or time differ, or if the destination is not a regular
+/// file. [`Error::Corrupt`] if a sum differs. Other errors if the destination cannot be read, or
+/// the caller cancels.
 pub(super) fn unchanged(
     fetch: &Fetch,
     length: Option<u64>,

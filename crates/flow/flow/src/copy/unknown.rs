@@ -19,7 +19,7 @@ use sprat_disk::Access;
 use sprat_http::client::{Body, Framing};
 use std::time::{Duration, Instant};
 
-/// The bytes received of a file of unknown length: their sums and their number.
+/// The sums and the number of the bytes that were received of a file of unknown length.
 struct Received {
     hasher: FileHasher,
     bytes: u64,

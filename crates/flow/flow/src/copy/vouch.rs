@@ -61,7 +61,7 @@ pub(super) fn values_request(source: &RemoteFile, run: &Range<u64>, length: u64)
 }
 
 /// Fetches the values of all groups of a file, on the connection `kept` if possible. If `wanted` is
-/// given, their root must be `wanted`.
+/// given, the hash that the values yield must be `wanted`.
 pub(super) fn fetch_values(
     client: &Client,
     file: &Address,

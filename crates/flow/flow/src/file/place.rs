@@ -26,7 +26,7 @@ const PART: &str = ".sprat-part";
 const JOURNAL: &str = ".sprat-journal";
 
 /// Permission bits that are copied: read, write and execute. Bits such as set-user-id are never
-/// copied, because only an administrator of this machine may set them.
+/// copied, because a file from another machine must not run with another user's rights.
 const MODE_BITS: u32 = 0o777;
 
 /// Why a file cannot get its name.
@@ -136,8 +136,8 @@ impl Destination {
         }
     }
 
-    /// Opens the part, empty and locked, and removes the journal. For a small file that is written
-    /// at once.
+    /// Opens the part, empty and locked, and removes the journal. Use it for a small file that is
+    /// written at once.
     /// # Errors
     /// `WouldBlock` if another transfer has the lock. Otherwise the part or the journal cannot be
     /// changed, or the part is not a regular file.

@@ -25,7 +25,7 @@ use thiserror::Error;
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 
-/// Number of bytes between two syncs of a file that is written directly.
+/// Number of bytes between two syncs of a file that is written past the page cache.
 const SYNC_BYTES: u64 = 128 << 20;
 
 /// Number of bytes between two syncs of a file that is written through the page cache. The page
@@ -39,7 +39,7 @@ const SYNC_TIME: Duration = Duration::from_secs(3);
 const SYNC: u64 = u64::MAX;
 
 /// How long to wait for the lock of a process that was killed and whose last writes are still in
-/// progress. After it, the interval between two attempts.
+/// progress, and the interval between two attempts to lock.
 const LAST_WRITES: Duration = Duration::from_millis(500);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
@@ -98,8 +98,8 @@ impl SinkError {
     }
 }
 
-/// Opens and locks a file. Waits for the lock a while, because the lock of a process that was
-/// killed lasts until its last writes are done.
+/// Opens and locks a file. Waits up to [`LAST_WRITES`] for the lock, because the lock of a process
+/// that was killed lasts until its last writes are done.
 fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let passes = |error: &OpenError| matches!(error, OpenError::Locked(_));
     sprat_host::retry(LAST_WRITES, LOCK_RETRY, passes, || FileDisk::open(path, access))
@@ -275,7 +275,7 @@ impl Sink {
 
     /// Syncs, and waits until everything written is durable.
     /// # Errors
-    /// An earlier write or sync failed, or one for which this call waits fails.
+    /// An earlier write or sync failed, or a write or sync for which this call waits fails.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;

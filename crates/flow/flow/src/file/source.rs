@@ -41,7 +41,7 @@ const BLOCK: usize = GROUP_BYTES as usize;
 /// Why a range cannot be read.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The file ends before the range, because it was truncated meanwhile.
+    /// The file ends before the end of the range, because it was truncated meanwhile.
     #[error(
         "{}: byte {at} is missing: the file was truncated while it was read; start again",
         path.display()

@@ -26,8 +26,8 @@ const RECEIVE_BUFFER: usize = 256 << 20;
 /// `Retry-After` of a rejected connection, in seconds.
 const RETRY_AFTER: u64 = 5;
 
-/// How long the server does not accept after the system ran out of descriptors or memory. Also the
-/// interval at which waiting connections are checked.
+/// How long the server accepts no connections after the system ran out of descriptors or memory.
+/// Also the interval at which waiting connections are checked.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Listens on all `addresses`. Returns the sockets with their actual addresses.
@@ -220,7 +220,8 @@ impl Connections {
     }
 }
 
-/// A connection's share of the limits. When the slot is dropped, a waiting connection gets a slot.
+/// The slot of a connection, which counts towards the limits. When it is dropped, a waiting
+/// connection gets a slot.
 struct ConnectionSlot {
     shared: Arc<Shared>,
     id: u64,

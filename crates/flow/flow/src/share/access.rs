@@ -10,10 +10,10 @@ use thiserror::Error;
 /// The smallest length of a token, in bytes. Such a token cannot be guessed over a network.
 pub const MIN_TOKEN: usize = 16;
 
-/// The largest length of a token, in bytes. A file with a longer token is rejected.
+/// The largest length of a token, in bytes. A file of tokens with a longer token is rejected.
 pub const MAX_TOKEN: usize = 1024;
 
-/// Limit on the tokens of a file. A file with more tokens is rejected.
+/// Limit on the number of tokens in a file of tokens. A file with more tokens is rejected.
 pub const MAX_TOKENS: usize = 1024;
 
 /// The cookie that replaces a token in a browser's address.
@@ -75,7 +75,7 @@ pub enum Proof {
     Head(TicketKey, Right),
     /// A token in the request's address, which others may read in histories and logs.
     Address(TicketKey, Right),
-    /// A ticket, which is valid only for this file.
+    /// A ticket, which is valid only for the requested file.
     Ticket,
 }
 

@@ -1,5 +1,5 @@
-//! Finds the response to a request: to what the request's target refers, and in which form it is
-//! sent.
+//! Finds the response to a request: which file or directory the request names, and in which form
+//! the server sends it.
 
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
@@ -34,7 +34,7 @@ pub(super) struct Answer {
 pub(super) enum Content {
     /// The decision contains the body.
     Own,
-    /// Parts of a file, given by its version and its path below the root.
+    /// Parts of a file, with the file's version and its path below the root.
     File(File, Version, PathBuf),
     /// The entries of a directory, one line each.
     Lines(Lines),

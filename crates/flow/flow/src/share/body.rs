@@ -39,7 +39,7 @@ pub(super) struct FileContent<'a> {
     /// Whether to recompute cached values, because the client received bytes that do not match
     /// them.
     pub(super) fresh: bool,
-    /// Number of bytes whose values were computed, not cached.
+    /// Number of bytes whose values were computed rather than taken from the cache.
     pub(super) summed: Cell<u64>,
 }
 
@@ -137,7 +137,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Returns the cached value of a group, unless the client doubts it.
+    /// Returns the cached value of a group, unless the client asked to recompute it.
     fn known(&self, group: u64) -> Option<Value> {
         if self.fresh { None } else { self.values.get(&self.version, group) }
     }

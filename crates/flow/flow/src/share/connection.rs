@@ -50,7 +50,8 @@ pub(super) enum AfterAnswer {
     KeepAlive,
     /// The connection is closed after all bytes were sent.
     Close,
-    /// The connection is closed like `Close`, while an unwanted body may still arrive.
+    /// The connection is closed after all bytes were sent. An unwanted body that still arrives is
+    /// read and discarded.
     Drain,
     /// The connection is dropped, so that the client sees that the response is incomplete.
     Abort,

@@ -75,7 +75,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
     };
     let verdict =
         condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
-    // Only GET has ranges.
+    // A range applies only to GET.
     let range = request
         .field("range")
         .filter(|_| verdict == Verdict::Proceed && request.method == Method::Get);

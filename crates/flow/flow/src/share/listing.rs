@@ -80,10 +80,10 @@ struct Item {
 /// The names of a directory that may be listed, sorted.
 struct Names {
     shown: Vec<OsString>,
-    /// The number of names that begin with a dot and are not listed, without those of incomplete
-    /// files.
+    /// The number of names that begin with a dot and are not listed, not counting the names of
+    /// incomplete files.
     hidden: u64,
-    /// Whether there are more names.
+    /// Whether `shown` lacks names, because the directory has too many.
     truncated: bool,
 }
 

@@ -60,7 +60,7 @@ pub struct Share {
     /// To close this descriptor wakes the accepting thread, which then ends.
     wake: Option<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
-    /// The thread that removes old parts of uploads, which ends when the sender is dropped.
+    /// The thread that removes old parts of uploads. It ends when the sender is dropped.
     sweeper: Option<(Sender<()>, JoinHandle<()>)>,
 }
 

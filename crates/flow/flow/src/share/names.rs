@@ -1,14 +1,14 @@
 //! The host names that a share accepts.
 //!
 //! By DNS rebinding, a page in a browser can make its own host name resolve to a private address.
-//! It could then read files that are shared with everybody at that address. The browser sends the
-//! page's host name in `Host`, so at loopback and private addresses only the share's own names are
-//! accepted. If a token is required, any name is accepted, because such a page does not have the
-//! token.
+//! The page could then read files that the server at that address shares with everybody. The
+//! browser sends the page's host name in `Host`, so at loopback and private addresses only the
+//! share's own names are accepted. If a token is required, any name is accepted, because such a
+//! page does not have the token.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The accepted names.
+/// The host names that are accepted at loopback and private addresses.
 #[derive(Debug)]
 pub(super) struct Names(Vec<String>);
 

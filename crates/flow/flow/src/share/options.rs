@@ -55,7 +55,8 @@ impl Default for Limits {
 /// A function that is called after every response, on the thread of the response's connection.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Options of a server. [`Options::new`] takes the first two, and sets all others to defaults.
+/// Options of a server. [`Options::new`] takes `root` and `listen`, and sets all other options to
+/// defaults.
 #[derive(Clone)]
 pub struct Options {
     /// The directory to share.
@@ -72,7 +73,8 @@ pub struct Options {
     /// uploads.
     pub writable: Option<u64>,
     /// Limit on the disk space that all unfinished uploads together hold, in bytes. An upload that
-    /// would exceed it is rejected with status 507. `None` is half of the filesystem.
+    /// would exceed the limit is rejected with status 507. `None` stands for half of the
+    /// filesystem.
     pub max_unfinished: Option<u64>,
     /// Time for which the part of an interrupted upload is kept, since it was last written.
     pub keep_unfinished: Duration,
@@ -144,8 +146,8 @@ pub struct Event {
     pub summed: u64,
     /// Time from the end of the request to the end of the response.
     pub took: Duration,
-    /// The kernel's state of the connection's path at the end of the response; `None` if it cannot
-    /// be read.
+    /// The kernel's statistics of the connection's path at the end of the response; `None` if they
+    /// cannot be read.
     pub network: Option<sprat_pace::path::Path>,
     /// Why the response was broken off or a PUT was rejected; `None` if neither happened.
     pub error: Option<String>,

@@ -2,7 +2,7 @@
 //! head.
 //!
 //! ```text
-//! PUT dir/    no body                            makes a directory, with all above it
+//! PUT dir/    no body                            makes a directory, and missing ones above it
 //! PUT file    bytes, or the verified form        stores a whole file
 //! PUT file    verified form, Content-Range       stores a part of an upload, which it may begin
 //! PUT file    no body, type UPLOADED             finishes an upload: the file gets its name
@@ -32,8 +32,8 @@ pub const MAX_FILE: u64 = 64 << 40;
 /// 403.
 pub const MAX_NAMES: usize = 128;
 
-/// Limit on the length of a name in the path of an upload, in bytes. Filesystems have this limit. A
-/// request with a longer name is rejected with status 403.
+/// Limit on the length of a name in the path of an upload, in bytes. Common filesystems accept no
+/// longer name. A request with a longer name is rejected with status 403.
 const MAX_NAME: usize = 255;
 
 /// Limit on the length of an upload's tag, in bytes. A request with a longer tag is rejected with

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Limit on the attempts to resolve a path that changes meanwhile.
 const TRIES: usize = 16;
 
-/// The first name of the server's own paths.
+/// The first name in the paths of the server's own resources.
 pub const RESERVED: &str = ".sprat";
 
 /// A shared directory.

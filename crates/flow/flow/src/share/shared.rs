@@ -112,8 +112,8 @@ impl Shared {
         true
     }
 
-    /// Returns whether another connection waits for the slot of this connection, which should then
-    /// not stay idle.
+    /// Returns whether another connection waits for the slot of this connection. If so, this
+    /// connection should not stay idle.
     pub(super) fn is_wanted(&self, connection: &ActiveConnection) -> bool {
         let connections = self.connections();
         let all = connections.served.len() >= self.limits.connections;
@@ -122,7 +122,7 @@ impl Shared {
 }
 
 /// Returns the address that stands for one client: an IPv4 address, or an IPv6 network of 64 bits,
-/// which one customer has.
+/// because one customer usually has a network of this size.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// [`UNSENT`] limits the bytes in the buffer that are not in flight.
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Limit on the bytes in the kernel that wait for their first transmission. They suffice while the
-/// sending thread is not scheduled for some milliseconds.
+/// Limit on the bytes in the kernel that wait for their first transmission. These bytes keep the
+/// connection busy while the sending thread is not scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
 /// Number of bytes that TLS buffers before it sends them.
@@ -175,8 +175,8 @@ impl Channel {
         matches!(self, Self::Tls(_))
     }
 
-    /// Sends bytes that are immediately followed by others, so that the kernel may wait to fill a
-    /// segment.
+    /// Sends bytes that are immediately followed by more bytes, so that the kernel may wait to fill
+    /// a segment.
     /// # Errors
     /// The errors of [`send`](Self::send).
     pub(super) fn send_with_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -191,8 +191,8 @@ impl Channel {
     }
 
     /// Sends bytes `range` of a file from the page cache by `sendfile`, without copying them.
-    /// Returns how many bytes were sent. There are fewer than requested if the file ends before the
-    /// range.
+    /// Returns how many bytes were sent. The number is less than the length of `range` if the file
+    /// ends before the end of `range`.
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///

@@ -30,7 +30,7 @@ impl TicketKey {
         Self(blake3::derive_key("sprat share, ticket, 1", token.as_bytes()))
     }
 
-    /// Creates a ticket for a file, which is valid from now on.
+    /// Creates a ticket for a file, which is valid for [`TICKET_TIME`] from now on.
     #[must_use]
     pub fn ticket(&self, target: &Target) -> String {
         let until = now().saturating_add(TICKET_TIME.as_secs());

@@ -5,8 +5,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Age from which a change is certainly visible in the version. It is longer than the resolution of
-/// any filesystem's clock (2 s on FAT) plus the second to which `is_settled` truncates `changed`.
+/// If the last change of a file is older than this, any later change is visible in the version. The
+/// time is longer than the resolution of any filesystem's clock (2 s on FAT) plus one second,
+/// because `is_settled` truncates `changed` to the second.
 const SETTLED: Duration = Duration::from_secs(4);
 
 /// Identifies a version of a file. A write to the file changes its version, as far as the kernel's

@@ -23,8 +23,8 @@ pub enum Framing {
 }
 
 /// A body that is being received from a [`Wire`], which it borrows until it is dropped. If a body
-/// is dropped before [`Body::is_over`], the rest of its bytes stay on the connection, which then
-/// cannot be used for another request.
+/// is dropped before [`Body::is_over`] returns true, its remaining bytes stay on the connection,
+/// which then cannot be used for another request.
 #[derive(Debug)]
 pub struct Body<'a> {
     wire: &'a mut Wire,
@@ -34,7 +34,7 @@ pub struct Body<'a> {
     /// Whether the line end of the current chunk must still be read.
     in_chunk: bool,
     ended: bool,
-    /// Number of bytes that the last call received, even if it failed halfway.
+    /// Number of bytes that the last call of a `fill` function received, even if it failed halfway.
     received: usize,
 }
 
@@ -66,8 +66,8 @@ impl<'a> Body<'a> {
         if filled? < value.len() { Err(Fault::Ended) } else { Ok(()) }
     }
 
-    /// Returns the number of bytes that the last call received, even if it failed. After
-    /// [`Body::fill_both`], counts only bytes of the group.
+    /// Returns the number of bytes that the last call of [`Body::fill`] or [`Body::fill_both`]
+    /// received, even if it failed. After [`Body::fill_both`], counts only bytes of the group.
     #[must_use]
     pub fn received(&self) -> usize {
         self.received

@@ -1,4 +1,4 @@
-//! Connects to the address of a host that answers first (RFC 8305, "Happy Eyeballs").
+//! Connects to a host, at the first of its addresses that answers (RFC 8305, "Happy Eyeballs").
 
 use super::fault::Fault;
 use super::options::Options;

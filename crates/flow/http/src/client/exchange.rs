@@ -71,7 +71,8 @@ impl Caller {
     /// Sends a request and receives the response. Redirects and error statuses are responses, not
     /// errors.
     /// # Errors
-    /// [`Error::Unreachable`] if it may help to repeat the request; any other error if it does not.
+    /// [`Error::Unreachable`] if a repeated request may succeed; any other error if it would fail
+    /// too.
     pub fn call(&self, call: Call<'_>) -> Result<Reply, Error> {
         let address = Address::parse(call.url)?;
         let name = address.to_string();

@@ -30,8 +30,8 @@ enum Stream {
 /// parts. [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) receives
 /// the body. Each wait ends with [`Fault::TimedOut`] if there is no progress for the connector's
 /// `patience`, and with [`Fault::Cancelled`] soon after the connection's [`Cancel`] is cancelled.
-/// After any fault the connection cannot be used. It can be used for another request once the body
-/// is over, unless the head said that the server closes the connection.
+/// After a fault the connection cannot be used. Otherwise it can be used for another request once
+/// the body is over, unless the head said that the server closes the connection.
 pub struct Wire {
     stream: Stream,
     /// Bytes received after the last head, of which `taken` have been used.
@@ -110,7 +110,8 @@ impl Wire {
     }
 
     /// Prepares the connection for [`Wire::send_parts`]. Sets its send buffer to `buffer` bytes, of
-    /// which at most `unsent` wait for their first transmission, and makes waits short.
+    /// which at most `unsent` wait for their first transmission. Limits each wait in the kernel to
+    /// a quarter of a second, so that the client notices a cancellation.
     ///
     /// # Errors
     /// The socket is not TCP, or the kernel rejects an option.
@@ -313,7 +314,7 @@ impl Wire {
         }
     }
 
-    /// Returns the socket, so that the kernel's state of the path can be read.
+    /// Returns the socket, so that the kernel's statistics of the path can be read.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.stream {

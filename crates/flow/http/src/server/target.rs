@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// Limit on the length of a decoded path, in bytes: that of Linux. A longer path is rejected like
-/// one that does not exist.
+/// Limit on the length of a decoded path, in bytes: that of Linux. A request for a longer path is
+/// rejected with status 404, because no such file can exist.
 pub const MAX_PATH: usize = 4095;
 
 /// Limit on the query parameters that are searched. Further parameters are ignored.
@@ -20,7 +20,7 @@ pub const MAX_PARAMETERS: usize = 16;
 pub struct Target {
     /// The names from the root on; empty for the root itself.
     names: Vec<OsString>,
-    /// Whether the path ends with a slash, as that of a directory does.
+    /// Whether the path ends with a slash, as the path of a directory does.
     slash: bool,
     /// The query as received, without the question mark.
     query: String,

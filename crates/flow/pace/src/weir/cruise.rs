@@ -11,12 +11,12 @@ const KNOWN_SHARE: f64 = 0.97;
 /// overflowed. Each attempt would cost other flows losses too.
 const REST_ROUNDS: u32 = 20;
 
-/// Share by which the capacity is reduced in each round trip.
+/// Share by which the estimate of the capacity is reduced in each round trip.
 const FORGETTING: f64 = 0.002;
 
-/// Share of the capacity below which other flows are not the explanation: no other flow can have
-/// taken that much within a few round trips. If less arrives, the path has changed, and its
-/// capacity is measured again.
+/// If less than this share of the capacity arrives, other flows are not the reason, because they
+/// cannot have taken so much within a few round trips. The path has changed, and its capacity is
+/// measured again.
 const COLLAPSE: f64 = 0.5;
 
 /// On a full path without other flows, at least this share of the capacity arrives.
@@ -31,8 +31,8 @@ impl Weir {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
             }
-            // If the pressure ends before the decrease can have had an effect, it had another
-            // cause, such as a busy machine.
+            // If the path stops pushing back before the decrease can have had an effect, the push
+            // had another cause, such as a busy machine.
             (None, Some(doubt)) if !shown => {
                 self.rate = self.rate.max(doubt.arrived);
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
@@ -116,9 +116,9 @@ impl Weir {
         growth.min(MOST_GROWTH)
     }
 
-    /// Updates the capacity: the maximum of what arrived in each of two successive round trips,
-    /// slowly reduced. One round trip is not enough: a machine that was busy may deliver the bytes
-    /// of two round trips in one.
+    /// Updates the estimate of the capacity. First reduces it slightly. Then raises it to the lower
+    /// of the arrival rates of the last two round trips, if that rate is higher. One round trip is
+    /// not enough, because a machine that was busy may deliver the bytes of two round trips in one.
     pub(super) fn remember(&mut self, seen: &Observation) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
         let length = counted(seen.rtt);

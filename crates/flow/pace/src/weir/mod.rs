@@ -21,12 +21,12 @@ pub const TICKS_PER_RTT: u32 = 32;
 /// Limit on the rate, in bytes a second: a terabit a second.
 const MOST_RATE: f64 = 125e9;
 
-/// Bytes sent in the first round trip without the knock. Together with the knock, this is what the
-/// first window of a receiver allows.
+/// Bytes sent in the first round trip, not counting the knock. Together with the knock, this is
+/// what the first window of a receiver allows.
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
-/// A knock is the burst at the beginning of each round of the start. It is this many times as fast
-/// as the rest of its round, and takes one part in `KNOCK_PART` of a round trip.
+/// A knock is the burst at the beginning of each round of the start. Its rate is this many times
+/// the rate of the rest of the round. It lasts for a `KNOCK_PART`th of a round trip.
 pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
@@ -34,15 +34,16 @@ const KNOCK_PART: u32 = 16;
 const LEAST_GROWTH: f64 = 0.005;
 const MOST_GROWTH: f64 = 0.25;
 
-/// Part of a round trip. If nothing arrives for this long, and for [`LEAST_ROUND`], although bytes
-/// are in flight, the samples say nothing about the path.
+/// The shortest silence is a `SILENCE_PART`th of a round trip, but at least [`LEAST_ROUND`]. If
+/// nothing arrives for longer than that, although bytes are in flight, the samples say nothing
+/// about the path.
 const SILENCE_PART: u32 = 4;
 
 /// Number of round trips of silence after which the path is measured again.
 const LONG_SILENCE: u32 = 4;
 
-/// The shortest period over which bytes are counted, and the shortest silence that counts as a
-/// silence. Other programs on the machine delay this one for less time.
+/// The shortest period over which bytes are counted, and the shortest pause in the arrivals that
+/// counts as a silence. Other programs on the machine delay this program for less time.
 const LEAST_ROUND: Duration = Duration::from_millis(64);
 
 /// Limits on the share by which the rate is decreased to drain a queue.
@@ -88,8 +89,8 @@ pub enum Mode {
     Cruise {
         /// Growth of the rate per round trip, as a share of the rate.
         growth: f64,
-        /// Set when the path has pushed back, until it is known whether our own queue was the
-        /// cause.
+        /// Set when the path has pushed back (its queue grew, or it lost bytes), until it is known
+        /// whether our own queue was the cause.
         doubt: Option<Doubt>,
     },
     /// The controller takes a fair share of a path that other flows also use.
@@ -113,18 +114,19 @@ pub struct Round {
     failed: Option<f64>,
 }
 
-/// The situation in which the path pushed back and the rate was decreased. If the queue was ours,
-/// it must shrink after the decrease.
+/// The situation in which the path pushed back and the rate was decreased. If the queue consists of
+/// our own bytes, it must shrink after the decrease.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Doubt {
-    /// The rate before the decrease, in bytes a second: what arrived, as far as that is known.
+    /// The rate before the decrease, in bytes a second. It was first reduced to the arrival rate,
+    /// if the bytes that arrived had been sent at about the current rate.
     arrived: f64,
     /// Share by which the rate was decreased.
     less: f64,
     /// Whether more was lost than errors of the line explain.
     overflowed: bool,
-    /// The time from which the effect must be visible, and the queue at that time. `None` before
-    /// that.
+    /// The time from which the effect of the decrease must be visible, and the queue at that time.
+    /// `None` before that time.
     shown: Option<(Duration, Duration)>,
 }
 
@@ -140,7 +142,7 @@ pub struct Weir {
     mode: Mode,
     /// The current rate, in bytes a second.
     rate: f64,
-    /// The most that the path has carried, in bytes a second; slowly reduced.
+    /// The estimate of the highest rate that the path carries, in bytes a second; slowly reduced.
     capacity: f64,
     /// Whether the path was full when `capacity` was measured.
     sure: bool,
@@ -268,7 +270,7 @@ impl Weir {
         self.last_decrease = seen.now;
         Some(match self.mode {
             Mode::Start(round) => self.knock(seen, round.base, None),
-            // The path may have changed much: the first knock has the former rate.
+            // The path may have changed much: measure it again, first at the former rate.
             _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
             Mode::Drain { .. } | Mode::Cruise { .. } => {

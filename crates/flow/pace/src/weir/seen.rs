@@ -7,8 +7,7 @@ use std::time::Duration;
 /// The shortest queue that counts. A shorter queue looks like the delays of a busy machine.
 pub(super) const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
 
-/// Share of the current rate that must have been sent, so that the arrivals say something about the
-/// path.
+/// If less than this share of the current rate was sent, the arrivals say nothing about that rate.
 const TRIED: f64 = 0.8;
 
 /// Share of lost bytes above which congestion is the cause rather than errors of the line.
@@ -17,7 +16,7 @@ const CONGESTION_LOSS: f64 = 0.01;
 /// Losses of at most this many segments are ignored.
 pub(super) const FEWEST_LOST: f64 = 8.0;
 
-/// How a path pushes back: a sign that more is sent than it carries.
+/// How a path pushes back: a sign that more is sent than the path carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Push {
     /// A queue grows.

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Our share of the capacity while other flows use the path.
 const FAIR_SHARE: f64 = 0.5;
 
-/// Factor by which a loss decreases the rate, and the lowest share of the capacity.
+/// Factor to which a loss reduces the rate, and the share of the capacity below which losses do not
+/// reduce the rate.
 const SHARED_DECREASE: f64 = 0.85;
 const LEAST_SHARE: f64 = 0.125;
 

@@ -4,8 +4,8 @@ use super::seen::{FEWEST_LOST, LEAST_TOLERANCE, Observation, Push};
 use super::{KNOCK, KNOCK_PART, LEAST_GROWTH, Mode, Round, Weir};
 use std::time::Duration;
 
-/// A knock has passed if its queue takes at most this share of the knock's duration. The path then
-/// carries at least four times the base rate.
+/// The path has carried a knock if the delay of the knock's queue is at most this share of the
+/// knock's duration. The path then carries at least four times the base rate.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
 /// A knock with fewer segments than this measures nothing. The next round is then `BLIND_GROWTH`
@@ -32,7 +32,8 @@ impl Weir {
         let part = seen.rtt / KNOCK_PART;
         let passed = seen.now - round.since;
         let Some((sent, knock)) = round.knocked else {
-            // The knock ends with the first sample after its planned end. Its real duration counts.
+            // The knock ends with the first sample after its planned end. The measurement uses the
+            // knock's real duration.
             let knocked = self.history.span(Duration::ZERO, passed).filter(|_| passed >= part);
             self.rate = if knocked.is_some() { round.base } else { KNOCK * round.base };
             let knocked = knocked.map(|span| (span.sent, passed));
@@ -81,7 +82,7 @@ impl Weir {
         Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
     }
 
-    /// Ends the start when the rate is far beyond the capacity.
+    /// Ends mode `Start`, because the rate is far beyond the capacity.
     fn halt(&mut self, seen: &Observation) -> Mode {
         self.capacity = seen.arrives;
         self.rate = self.capacity / 2.0;

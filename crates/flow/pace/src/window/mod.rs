@@ -1,5 +1,6 @@
-//! A congestion control whose window follows the socket's pacing rate. The window is always twice
-//! what the rate needs, so that the program that sets the rate decides.
+//! A congestion control whose window follows the socket's pacing rate. Except during a knock, the
+//! window is twice what the rate needs, so that the rate is the limit. The program that sets the
+//! rate thus decides how fast the connection sends.
 //!
 //! The kernel's own algorithms derive a window from losses and delays. A rate that is set from
 //! outside can only lower what they allow. This congestion control leaves retransmission, recovery
@@ -67,7 +68,7 @@ fn verifier_log(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; its verifier said:\n{log}") }
 }
 
-/// The congestion control. Connections that use it keep it in the kernel even after this is
+/// The congestion control. Connections that use it keep it in the kernel even after this value is
 /// dropped.
 #[derive(Debug)]
 pub struct Window {

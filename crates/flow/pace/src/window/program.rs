@@ -34,8 +34,8 @@ impl Offsets {
     }
 }
 
-/// Number of segments by which the window exceeds two round trips' worth. They are enough as long
-/// as nothing is known of the path.
+/// Number of segments that the window has in addition to twice what the rate sends in a round trip.
+/// While nothing is known of the path, these segments alone are the window.
 const WINDOW_BASE: i32 = 32;
 
 /// The bit that marks the rate of a knock, and the ratio of that rate to the rate around the knock.
@@ -90,7 +90,7 @@ impl Code {
 /// Returns the program that the kernel runs at the beginning of a connection and on every
 /// acknowledgement. The program sets the pacing rate to the limit that was set with
 /// `SO_MAX_PACING_RATE`. It sets the window to twice what that rate sends in a round trip, so that
-/// the rate is what limits. For a knock's rate, the window is that of the rate around the knock.
+/// the rate is the limit. For a knock's rate, the window is that of the rate around the knock.
 /// Without a limit, the program changes nothing.
 pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
     Code::socket()

@@ -154,7 +154,7 @@ impl World {
             flow.queued += sent * fits;
             let lost = sent * (1.0 - fits);
             if lost > 0.0 {
-                // A loss is known when what was sent after it has arrived.
+                // The sender detects a loss when bytes that were sent later have arrived.
                 let at = now + self.rtt + delay + 0.002;
                 flow.news[1].push_back(News { at, delivered: 0.0, lost, rtt: 0.0 });
             }

@@ -54,11 +54,11 @@ pub struct Period {
 /// `sprat bench basic` shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PeriodAverages {
-    /// The mean of all operations.
+    /// The mean latency of all operations.
     pub avg: f64,
-    /// The best period's average.
+    /// The lowest mean latency of a period.
     pub min: f64,
-    /// The worst period's average.
+    /// The highest mean latency of a period.
     pub max: f64,
 }
 

@@ -13,7 +13,7 @@ pub enum Pace {
     Open {
         /// Operations per second of all clients together.
         rate: f64,
-        /// The spacing of their starts.
+        /// The spacing of the operations' starts.
         arrivals: Arrivals,
     },
 }
@@ -22,9 +22,9 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// Independent of each other, like the requests of many users.
+    /// Starts that are independent of each other, like the requests of many users.
     Poisson,
-    /// At equal intervals.
+    /// Starts at equal intervals.
     Fixed,
 }
 

@@ -27,7 +27,7 @@ const FULL_PATIENCE: Duration = Duration::from_secs(10);
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes all keys of `workload` once, and returns the time that this took. While the target's
-/// memory is full, it waits and tries again.
+/// memory is full, this function waits and repeats the rejected write.
 ///
 /// # Errors
 /// If the target cannot submit or poll (a broken connection), refuses a write, reports full memory

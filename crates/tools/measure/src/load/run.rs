@@ -37,7 +37,7 @@ pub struct Workload {
     pub value_bytes: usize,
     /// The share of reads, 0 to 1. The other operations are writes.
     pub read_share: f64,
-    /// Whether to send echoes to the peer's driver instead of reads and writes.
+    /// Whether to send pings, which the peer's driver echoes, instead of reads and writes.
     pub pings: bool,
     /// The distribution of keys.
     #[serde(rename = "choice")]
@@ -67,7 +67,7 @@ impl Workload {
         Self { read_share: 0.0, ..Self::reads(keys, value_bytes) }
     }
 
-    /// Returns echoes by the peer's driver.
+    /// Returns a workload of pings, which the peer's driver echoes.
     #[must_use]
     pub fn pings() -> Self {
         Self { read_share: 0.0, pings: true, ..Self::reads(1, 0) }
@@ -81,7 +81,8 @@ pub struct LoadPlan {
     pub workload: Workload,
     /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations that each client keeps in flight; in an open load, the limit on them.
+    /// Operations that each client keeps in flight; in an open load, the limit on a client's
+    /// operations in flight.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,

@@ -1,5 +1,5 @@
-//! Report files: one HTML file with the machine, goals, tables and drawings of the distributions,
-//! and JSON.
+//! Report files: an HTML file that shows the machine, the goals, the tables and drawings of the
+//! distributions; and a JSON file with the results.
 
 pub mod bars;
 pub mod html;

@@ -1,5 +1,5 @@
-//! Draws what a lab's boxes did over time, as one picture. For each line it shows rate, queue,
-//! drops and round trips, one above the other.
+//! Draws what the boxes of a lab (`docs/lab.md`) did over time, as one picture. For each line it
+//! shows rate, queue, drops and round trips, one above the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Result, Write};

@@ -7,10 +7,10 @@ use std::fmt::Write;
 /// Width of a chart, in SVG units (CSS pixels at full size).
 pub const WIDTH: f64 = 720.0;
 
-/// Height of a chart.
+/// Height of a chart, in SVG units.
 pub const HEIGHT: f64 = 340.0;
 
-/// Number of colours. Further series use them again.
+/// Number of colours. Further series use the colours again.
 pub const COLOURS: usize = 8;
 
 const LEFT: f64 = 72.0;

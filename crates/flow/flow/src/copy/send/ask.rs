@@ -11,7 +11,7 @@ use sprat_http::{Address, LENGTH, UPLOAD, UPLOADED};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// What a server has of an upload.
+/// What a server has received of an upload, and the file that already has the name.
 #[derive(Debug, Default)]
 pub(super) struct UploadState {
     /// Groups of this upload that the server has.

@@ -64,7 +64,7 @@ struct InFlight {
 }
 
 impl Sending<'_> {
-    /// Sends until no run is left to take.
+    /// Sends runs until none is left to take.
     pub(super) fn run_stream(&self, connection: &mut Connection<'_>) {
         if let Err(trouble) = self.work(connection) {
             let mut failure = lock(&self.failure);

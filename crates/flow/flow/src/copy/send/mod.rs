@@ -45,26 +45,26 @@ use std::time::{Duration, Instant};
 use talk::{Connection, Reply, check_accepted, request};
 pub use tree::UploadTree;
 
-/// If the file changed and the upload starts over, the server may still take our former streams for
-/// another transfer. These are how often, and at what interval, to try again in that case.
+/// Limit on the tries, and the interval between two tries, while the server still counts our former
+/// streams as another transfer. This happens if the file changed and the upload starts over.
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// Limit on how often an upload sends groups and tries to finish. After each round it sends the
-/// groups that the server still lacks.
+/// Limit on the rounds of an upload. In each round it sends the groups that the server still lacks,
+/// and tries to finish. If groups are missing after the last round, the upload fails.
 const MAX_ROUNDS: u32 = 5;
 
 /// An upload of one file to a server.
 ///
 /// [`Upload::new`] takes source and destination. [`Upload::run`] sends, with one thread for each
 /// stream, and reports progress to a callback on the caller's thread. The server keeps the groups
-/// that it has received of an interrupted upload. From them the next run of an equal upload
-/// resumes. An upload may be run again after an error.
+/// that it has received of an interrupted upload. A later upload of the same file to the same
+/// address resumes from these groups. An upload may be run again after an error.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
-    /// The range of bytes to send as a file of its own; `None` sends all. The range begins at a
-    /// group.
+    /// The range of bytes to send as a file of its own; `None` sends the whole file. The range
+    /// begins at the beginning of a group.
     part: Option<Range<u64>>,
     to: Address,
     options: Options,
@@ -250,7 +250,8 @@ impl Upload {
         })
     }
 
-    /// Sends the first query. Retries only if the server could be reached.
+    /// Sends the first query. Retries after a transient failure, but not if the server cannot be
+    /// reached.
     fn begin(
         &self,
         connection: &mut Connection<'_>,

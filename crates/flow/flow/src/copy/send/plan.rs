@@ -8,7 +8,7 @@ use std::ops::Range;
 /// change.
 const LONGEST_RUN: u64 = 64;
 
-/// Groups that no stream sends, in runs.
+/// The groups that are still to be sent and that no stream has taken, in runs.
 #[derive(Debug)]
 pub(super) struct Plan {
     missing: VecDeque<Range<u64>>,

@@ -68,8 +68,9 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Sends the concatenation of `parts` from byte `done` on. Returns how many of its bytes have
-    /// been sent in all. If some bytes are not sent, the caller must read a response first.
+    /// Sends the concatenation of `parts` from byte `done` on. Returns how many bytes of the
+    /// concatenation have been sent in all. If some bytes are not sent, the caller must read a
+    /// response first.
     pub(in crate::copy) fn send_parts(
         &mut self,
         address: &Address,

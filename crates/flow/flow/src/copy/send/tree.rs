@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// The least number of connections for small files. While one waits for the server's disk, others
-/// send.
+/// The least number of connections for small files. While one connection waits for the server's
+/// disk, others send.
 const CONNECTIONS: usize = 4;
 
 /// Capacity of the queue of events.

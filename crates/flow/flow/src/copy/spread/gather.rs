@@ -1,5 +1,5 @@
-//! Fetches a set of files. The list comes from any of its hosts, and each piece from the piece's
-//! host, straight to its place in the file.
+//! Fetches a set of files. The list of the set comes from any of the set's hosts. Each piece comes
+//! from the host that has it, and is written directly to its place in the file.
 
 use super::lane::{Missing, PieceStream, missing};
 use super::manifest::{LIST, Manifest, ManifestFile};
@@ -32,8 +32,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// The least number of streams to each host, as far as [`MAX_STREAMS`] allows. While one waits for
-/// the values of a piece, others receive.
+/// The least number of streams to each host, as far as [`MAX_STREAMS`] allows. While one stream
+/// waits for the values of a piece, others receive.
 const STREAMS: usize = 4;
 
 /// A fetch of a set that [`Spread`](super::Spread) sent to several hosts. Create it with
@@ -76,8 +76,8 @@ impl Gather {
         Ok(Self { hosts: vec![set], target: target.to_owned(), options, cancel: Cancel::default() })
     }
 
-    /// Adds a host, `HOST[:PORT]`, that may have the list. It gets the same credentials. A host
-    /// that only the list names gets no credentials.
+    /// Adds a host, `HOST[:PORT]`, that may have the list. The host gets the credentials of the
+    /// set's first address. A host that only the list names gets no credentials.
     /// # Errors
     /// [`Error::Usage`] if `host` is not a host, or there would be more than [`MAX_HOSTS`].
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Groups between two samples of the round-trip time.
 const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// A piece, and the runs of its groups that are missing, as groups of the file.
+/// A piece, and the runs of its groups that are missing. The groups are numbered as in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
     pub(super) piece: usize,

@@ -14,8 +14,8 @@ pub(super) const LIST: &str = ".sprat-spread";
 /// Ending of the name of the folder of pieces.
 pub(super) const PIECES: &str = ".sprat-pieces";
 
-/// Limit on the length of a list, in bytes. It has room for some 700,000 pieces. A longer list is
-/// rejected.
+/// Limit on the length of a list, in bytes. It has room for some 900,000 pieces of large files. A
+/// longer list is rejected.
 pub(super) const MAX_LIST: u64 = 64 << 20;
 
 /// The version of the format.

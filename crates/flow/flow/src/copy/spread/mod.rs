@@ -3,12 +3,12 @@
 //!
 //! A file, or a folder with its content, is sent as pieces of some megabytes. Each piece is an
 //! ordinary file on a server that stores files. Several machines together receive the set faster
-//! than the path to one machine, or its disk, would allow. With the list, the set is fetched as one
-//! again.
+//! than the path to one machine, or its disk, would allow. A [`Gather`] reads the list and fetches
+//! the pieces back into the files of the set.
 //!
 //! ```text
-//! NAME.sprat-spread                     the list, at every host, when all pieces are where it says
-//! NAME.sprat-pieces/STATE.NUMBER        a piece of the file whose state goes by that name
+//! NAME.sprat-spread                     the list, at every host, once all pieces are stored
+//! NAME.sprat-pieces/STATE.NUMBER        piece NUMBER of the file whose state has the name STATE
 //! ```
 
 mod gather;

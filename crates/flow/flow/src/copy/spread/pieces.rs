@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(super) enum PieceTask {
     /// Send this piece.
     Send(usize),
-    /// Fetch the values of this piece, which the host has from an earlier run.
+    /// Fetch the values of this piece, to verify the copy that the host has from an earlier run.
     Verify(usize),
     /// Call [`Pieces::take`] again soon. Other streams are at work, and may give a piece back.
     Wait,
@@ -25,7 +25,7 @@ enum PieceState {
     Nowhere,
     /// A stream sends the piece to that host, or verifies it there.
     UnderWay(usize),
-    /// The host's listing has the piece, but it is not verified.
+    /// The host's listing has the piece, but the piece is not verified.
     Listed(usize),
     /// The piece is on a host, and its hash is known.
     At(StoredPiece),
@@ -45,7 +45,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Creates the state of `count` pieces. `lists` says for each host which pieces it lists.
+    /// Creates the state of `count` pieces. `lists` says for each host which pieces are in its
+    /// listing.
     pub(super) fn new(count: usize, lists: &[Vec<bool>]) -> Self {
         let mut this = Self {
             pieces: vec![PieceState::Nowhere; count],

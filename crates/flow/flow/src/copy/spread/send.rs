@@ -35,7 +35,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The least number of streams to each host. While one waits until a piece is durable, others send.
+/// The least number of streams to each host. While one stream waits until a piece is durable,
+/// others send.
 const STREAMS: usize = 4;
 
 /// Interval at which an idle stream looks for work.
@@ -477,7 +478,7 @@ impl Sending<'_> {
         Ok(Sums::default().hash_file(&self.paths[file], Some(range), &self.stop)?.blake3)
     }
 
-    /// Returns whether a file is still in the state after which its pieces are named.
+    /// Returns whether a file is still in the state that is part of the names of its pieces.
     fn is_unchanged(&self, file: usize) -> bool {
         let now = std::fs::metadata(&self.paths[file]).map(|meta| Version::of(&meta));
         now.is_ok_and(|now| now.tag().trim_matches('"') == self.layouts[file].state)

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The least number of connections for small files. While one waits for the disk, others receive.
+/// The least number of connections for small files. While one connection waits for the disk, others
+/// receive.
 const CONNECTIONS: usize = 4;
 
 /// Capacity of the queue of events.
@@ -264,7 +265,7 @@ impl FetchTree {
         }
     }
 
-    /// Removes the entries that the pattern or the missing `-r` excludes.
+    /// Removes the entries that the pattern excludes, and without `-r` the directories.
     fn choose(&self, listing: &mut Listing, outcome: &mut TreeOutcome) {
         let Some(pattern) = &self.pattern else { return };
         let named = |entry: &Entry| {

@@ -133,8 +133,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Receives a file and gives it its name. Returns whether it was verified, and whether the
-    /// connection can be used further.
+    /// Receives a file and gives it its name. Returns whether the file was verified, and whether
+    /// the connection can be used further.
     fn one(
         &mut self,
         wire: &mut Wire,

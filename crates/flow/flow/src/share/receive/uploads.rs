@@ -64,8 +64,8 @@ struct Begun {
     bytes: Vec<u8>,
 }
 
-/// The place of an upload. A connection that opens the upload waits here until the connection that
-/// closes it has written the journal.
+/// The place of an upload. While one connection closes the upload, a connection that opens it waits
+/// here until the journal is written.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
@@ -117,8 +117,8 @@ impl PutTarget {
         Ok((stat.st_dev, stat.st_ino, self.name.clone()))
     }
 
-    /// Returns the version of the file that has the name, if there is one. If something other than
-    /// a regular file has the name, this is a conflict.
+    /// Returns the version of the file that has the name, if there is one. Rejects the request with
+    /// status 409 if something other than a regular file has the name.
     pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
@@ -378,7 +378,7 @@ impl Upload {
         let mut state = lock(&self.state);
         let UploadState { partial, reported, over } = &mut *state;
         if !*over && !reported.is_empty() {
-            // The disk, or another program, may have damaged the groups since.
+            // The disk, or another program, may have damaged the groups since they were reported.
             let checked = partial.check(self.length, &|group| reported.contains(&group), &|| false);
             let wrong = checked.map_err(|error| self.target.refuse(&error, true))?;
             reported.clear();
@@ -446,9 +446,9 @@ impl Drop for Upload {
     }
 }
 
-/// A connection's share in an upload. The upload stays open as long as there is a share.
+/// A connection's use of an upload. The upload stays open as long as a connection uses it.
 pub(in crate::share) struct UploadStream {
-    /// `Some` until the share is dropped.
+    /// `Some` until this value is dropped.
     upload: Option<Arc<Upload>>,
     slot: Arc<Slot>,
 }
@@ -507,7 +507,8 @@ impl Drop for UploadStream {
             // Another upload may have taken the slot.
             held.take_if(|other| Arc::ptr_eq(other, &upload));
         }
-        // To drop the last reference writes the journal. The slot is still locked meanwhile.
+        // When the last reference is dropped, the journal is written. The slot is still locked at
+        // that time.
         drop(upload);
     }
 }
