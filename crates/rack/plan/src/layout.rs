@@ -24,8 +24,8 @@ pub struct Layout<'a> {
     on_server: usize,
     /// Prefix length of a chassis's IPv4 network.
     prefix: u8,
-    /// Listed addresses of instances, server by server. If empty, the addresses of instances follow
-    /// that of their server.
+    /// Listed addresses of instances, server by server. If the list is empty, the addresses of
+    /// instances follow the address of their server.
     listed: &'a [Ipv4Addr],
 }
 

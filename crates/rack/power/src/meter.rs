@@ -73,7 +73,7 @@ impl Meter {
                 Some(watts)
             }
             (Reading::Watts(watts), _) => Some(watts),
-            // The difference of two counter readings is right however far apart they are.
+            // The difference of two counter readings is exact even after a long gap.
             (Reading::Joules(joules), Some((then, Reading::Joules(other)))) if joules >= other => {
                 self.add(joules - other, at - then);
                 Some(Watts((joules - other) / (at - then)))

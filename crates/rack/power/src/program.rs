@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Runs a program, and returns its standard output.
 ///
 /// # Errors
-/// The program is not installed, cannot be started, or exits with a status other than 0. Or it runs
-/// longer than `time`: it is then killed with its process group.
+/// The program is not installed, cannot be started, exits with a status other than 0, or runs
+/// longer than `time`. In the last case the program is killed with its process group.
 pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<String, Cause> {
     let begun = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

@@ -255,9 +255,9 @@ impl Requests<'_> {
         Ok(None)
     }
 
-    /// Finds the chassis that reports power: the chosen one, or the only one. A chassis whose field
-    /// is empty at the moment also counts: otherwise another chassis would be used, which may be a
-    /// part of it.
+    /// Finds the chassis that reports power: the chosen chassis, or the only one. A chassis whose
+    /// power field is empty at the moment also counts. Otherwise another chassis would be read,
+    /// which may be a part of the right one.
     fn find(&mut self, chosen: Option<&str>) -> Result<Found, Cause> {
         let list = self.linked(CHASSIS)?;
         let list =

@@ -87,7 +87,7 @@ pub struct SensorReport {
     pub joules: f64,
     /// Seconds over which `joules` was measured.
     pub covered: f64,
-    /// Seconds that were not measured. Less than half an interval counts as 0.
+    /// Seconds that were not measured. A time below half an interval is reported as 0.
     pub unread: f64,
     /// Number of readings.
     pub reads: u64,
@@ -117,8 +117,8 @@ pub struct Total {
     pub there_are: usize,
     /// Instances on the servers or chassis with readings.
     pub instances: usize,
-    /// Share of the time of all servers or chassis that was not measured, 0 to 1. The energy of
-    /// that time is missing in `joules`.
+    /// Share of the time that was not measured, over all servers or chassis: 0 to 1. `joules` lacks
+    /// the energy of that time.
     pub unread: f64,
 }
 
@@ -174,8 +174,8 @@ impl Report {
     }
 
     /// Returns the energy in joules per million operations, for `operations` done during the
-    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows: the
-    /// operations of all servers would be divided by the energy of some.
+    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows, because
+    /// the energy would then be that of some servers and the operations those of all.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total
@@ -183,8 +183,8 @@ impl Report {
             .map(|total| total.joules / (operations as f64 / 1e6))
     }
 
-    /// Returns the energy in joules per million operations of a load that ran for another time, at
-    /// the measured power. `None` under the conditions of [`Report::joules_per_million`].
+    /// Returns the energy in joules per million operations of a load that ran at another time, at
+    /// the measured power. Returns `None` under the conditions of [`Report::joules_per_million`].
     #[must_use]
     pub fn joules_per_million_over(&self, operations: u64, seconds: f64) -> Option<f64> {
         let total = self.total.filter(|total| operations > 0 && total.unread <= 1.0 - COVERED);

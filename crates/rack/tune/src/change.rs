@@ -117,7 +117,7 @@ impl Class {
         Self::Speculation,
     ];
 
-    /// Returns its name.
+    /// Returns the class's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

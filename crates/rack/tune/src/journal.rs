@@ -20,12 +20,14 @@ pub const MAX_ENTRIES: usize = 1_000;
 pub enum TrialState {
     /// The candidate is being tried, or tuning was interrupted during the trial.
     Trying,
-    /// The candidate improved the score, or did not worsen it if its class requires no more. It
-    /// stays in effect.
+    /// The candidate improved the score, or, if its class requires no more, did not worsen the
+    /// score. The candidate stays in effect.
     Kept,
-    /// The candidate did not help, or tuning was stopped or interrupted. It was undone.
+    /// The candidate did not help, or tuning was stopped or interrupted. The candidate's changes
+    /// were undone.
     Undone,
-    /// The candidate could not be applied or measured, for the given reason. It was undone.
+    /// The candidate could not be applied or measured, for the given reason. The candidate's
+    /// changes were undone.
     Failed(String),
 }
 

@@ -15,8 +15,8 @@ type Time = u64;
 
 const PICOS: f64 = 1e12;
 
-/// A port. It sends one frame after another, so the time at which it is free also shows how much
-/// waits.
+/// A port. It sends one frame after another, so the time at which the port becomes free also shows
+/// how many bytes wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     /// Time to send a byte, in picoseconds.
