@@ -20,7 +20,8 @@ use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 /// starts.
 pub const MAX_FRAME: usize = 60_000;
 
-/// Lower limit on the length of an echoed frame, in bytes: the operation's tag must fit.
+/// Lower limit on the length of an echoed frame, in bytes: the frame must have room for the tag,
+/// the number that identifies the operation.
 pub const MIN_FRAME: usize = 8;
 
 /// Interval at which a sleeping echo server checks whether it should end.

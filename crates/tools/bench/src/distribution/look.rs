@@ -1,8 +1,9 @@
 //! Reads the statistics of both threads, of the server and of the cores, and computes their changes
 //! since the previous reading.
 //!
-//! A reading takes some tens of microseconds. So it is made between operations, and only after a
-//! slow one. An operation that does not count follows it, to restore caches and queues.
+//! A reading takes some tens of microseconds. So it is made between operations: after a slow
+//! operation, and at least once in some hundred operations. The operation after a reading does not
+//! count, because it only restores caches and queues.
 
 use std::time::{Duration, Instant};
 

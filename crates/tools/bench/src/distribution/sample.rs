@@ -63,8 +63,9 @@ pub struct Samples {
     pub interrupts_known: bool,
 }
 
-/// Counts the events in readings that no slow operation preceded. Causes without a duration of
-/// their own (interrupts, page faults) are named this often by chance.
+/// Counts the events in readings that no slow operation preceded. Interrupts and page faults have
+/// no duration of their own, so they can be named as a cause by chance; these counts show how
+/// often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChanceCounts {
     /// Number of readings that no slow operation preceded.
