@@ -27,8 +27,8 @@ struct Rack<'a> {
     calls: usize,
     /// Number of measurements after which tuning is asked to stop.
     stops_at: usize,
-    /// Each measurement since instances started multiplies latency by this factor: instances get
-    /// faster.
+    /// Each measurement since the instances started multiplies latency by this factor, because
+    /// instances get faster while they run.
     warmth: f64,
     /// Measurements since instances started.
     age: i32,
@@ -205,8 +205,8 @@ fn noise_is_no_improvement() {
     assert_eq!(states(&journal), [TrialState::Undone]);
 }
 
-/// Instances are slow just after their start. This must not count against a change with a restart,
-/// nor for a change without one.
+/// Instances are slow just after their start. This must count neither against a change that
+/// restarts them, nor in favour of a change that does not.
 #[test]
 fn warm_instances_are_not_taken_for_faster() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -276,7 +276,8 @@ fn a_coordinator_that_was_stopped_is_fenced() {
     pause(Duration::from_secs(1));
     let gap = writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::CONT);
-    // It takes itself for the leader until it reads etcd. Its changes until then are rejected.
+    // The old leader takes itself for the leader until it reads etcd. Its changes until then are
+    // rejected.
     let locator = &cluster.coordinators[old].locator;
     let begun = Instant::now();
     while connect(locator).coordinator_leads().is_ok_and(|(leads, _)| leads) {

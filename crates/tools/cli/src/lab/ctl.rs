@@ -195,7 +195,7 @@ fn words(settings: &[String]) -> Result<LineWords> {
     serde_json::from_value(words.into()).context("no such setting")
 }
 
-/// Prints the settings of the line to a port that differ from the defaults.
+/// Prints the settings of the line to a port, but only those that differ from the defaults.
 fn print_port(port: &PortState) -> Result<()> {
     let defaults = LineWords::of(&Default::default());
     let defaults: Vec<_> = defaults.given().collect();
