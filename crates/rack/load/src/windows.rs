@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Limit on the windows of a run: one for each second of a day.
+/// Limit on the windows of a run: a day with windows of one second.
 pub const MAX_WINDOWS: usize = 86_400;
 
 /// The largest time that histograms can measure, in us: two minutes.

@@ -30,10 +30,10 @@ pub enum Cause {
     /// A frame was retransmitted, although neither end was held up.
     Retransmission,
     /// The kernel gave the core to another thread: the thread was switched out, and did not run for
-    /// at least half of the time.
+    /// at least half of the time for which it was held up.
     Preemption(PathEnd),
     /// The hypervisor took the core: the thread was not switched out, but did not run for at least
-    /// half of the time.
+    /// half of the time for which it was held up.
     Steal(PathEnd),
     /// The thread was held up while it touched memory for the first time.
     Fault(PathEnd),
