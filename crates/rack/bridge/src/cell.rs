@@ -17,11 +17,11 @@ pub enum Cell<'a> {
     /// A bridge is reading the key from the home. The home has every write that was acknowledged
     /// before this cell was stored.
     Loading,
-    /// A value that is acknowledged, and that the home may not have yet.
+    /// A value that is acknowledged, and possibly not in the home yet.
     Dirty(&'a [u8]),
-    /// The value, which the home has too.
+    /// A value that is also in the home.
     Clean(&'a [u8]),
-    /// A deletion that is acknowledged, and that the home may not have yet.
+    /// A deletion that is acknowledged, and possibly not in the home yet.
     Gone,
 }
 

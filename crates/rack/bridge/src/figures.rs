@@ -19,7 +19,7 @@ pub struct BridgeStats {
     pub failed: u64,
     /// Objects evicted from memory.
     pub evicted: u64,
-    /// Keys of this bridge whose last write the home may not have yet.
+    /// Keys of this bridge whose last write is possibly not in the home yet.
     pub dirty: usize,
     /// How long the oldest dirty key has waited, in seconds.
     pub lag: f64,

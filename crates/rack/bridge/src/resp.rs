@@ -10,8 +10,8 @@ use crate::cell::MAX_BRIDGED_VALUE;
 /// command with more parts is an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// Limit on the bytes of a command: the longest value, and 256 KiB for the rest. A connection that
-/// sends a longer command is closed.
+/// Limit on the bytes of a command: the longest value, and 256 KiB for the other parts. A
+/// connection that sends a longer command is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
 /// Limit on a header line, in bytes: a type byte, a number, and the line's end.

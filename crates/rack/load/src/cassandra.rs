@@ -1,4 +1,4 @@
-//! Runs a load on Apache Cassandra through ScyllaDB's driver, which supports Cassandra too.
+//! Runs a load on Apache Cassandra through ScyllaDB's driver, which also supports Cassandra.
 
 use crate::load::{Consistency, Load, LoadError, MIN_VALUE_BYTES, Workload};
 use crate::operations::{Operation, SERIES_BUCKET};

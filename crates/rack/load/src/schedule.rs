@@ -15,7 +15,7 @@ pub struct Schedule {
     steps: Vec<Step>,
     arrivals: Arrivals,
     chance: Chance,
-    /// The step of the next operation, or an earlier step.
+    /// Index of the step in which the next operation starts, or of an earlier step.
     step: usize,
     /// Start of that step, in seconds.
     begins: f64,

@@ -72,7 +72,7 @@ pub struct Completion {
 }
 
 /// The windows of a load. It keeps histograms only for windows with outstanding operations, since
-/// those of one window take 400 KB.
+/// the histograms of one window take 400 KB.
 #[derive(Debug)]
 pub struct Windows {
     length: u64,

@@ -19,8 +19,8 @@ pub struct Instance {
 /// An instance that is on a ring or joins it, as recorded in the rack's folder.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RingMember {
-    /// The instance's tokens, which it keeps. If empty, the plan fits new tokens between those of
-    /// others.
+    /// The instance's tokens, which it keeps. If empty, the plan fits new tokens between the tokens
+    /// of other instances.
     pub tokens: Vec<i64>,
     /// Whether the instance joined an existing ring, and so streams its rows from others.
     pub joined: bool,

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Limit on the bytes of a program's standard output that are kept, and on those of its standard
-/// error. The rest is read and dropped.
+/// Limit on the bytes that are kept of a program's standard output, and of its standard error.
+/// Further bytes are read and dropped.
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// Limit on the characters of standard error that an error quotes, from its beginning.

@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Limit on the servers of a rack in namespaces: the ports of the switch, less that of the
+/// Limit on the servers of a rack in namespaces: the ports of the switch, less the port of the
 /// controlling host.
 pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 

@@ -20,7 +20,7 @@ pub struct JoinedInstance {
     pub name: String,
     /// The instance's address.
     pub address: IpAddr,
-    /// The instance's tokens, which lie between those of the other instances.
+    /// The instance's tokens, which lie between the tokens of the other instances.
     pub tokens: Vec<i64>,
     /// The instance's part of all rows, each counted once: 0 to 1.
     pub share: f64,

@@ -241,7 +241,7 @@ impl Deployment {
     }
 
     /// Stops all instances and services; if the hosts are on this machine, removes them. With
-    /// `purge`, removes the rack's folder too.
+    /// `purge`, also removes the rack's folder.
     ///
     /// # Errors
     /// Ansible fails, the watcher cannot show an event, or a host on this machine or the folder

@@ -62,8 +62,8 @@ impl EchoServer {
     /// Starts an echo server, pinned to `core` if given, that spins or sleeps while it waits.
     ///
     /// # Errors
-    /// When no socket can be bound, the process may not use `core`, or the thread cannot be
-    /// started.
+    /// When no socket can be bound, the process is not allowed to use `core`, or the thread cannot
+    /// be started.
     pub fn start(carrier: Carrier, wait: Wait, core: Option<usize>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);

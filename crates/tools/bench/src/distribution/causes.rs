@@ -1,9 +1,9 @@
 //! Finds the cause of a slow operation from what was observed during that operation.
 //!
 //! The client spins while it waits, and times every iteration of its loop; a server with `--timed`
-//! does so too. The longest iteration during an operation shows whether the thread at that end was
-//! held up (it did not run, or ran much slower than usual), and for how long. The kernel's
-//! statistics of the thread show the cause.
+//! also times its iterations. The longest iteration during an operation shows whether the thread at
+//! that end was held up (it did not run, or ran much slower than usual), and for how long. The
+//! kernel's statistics of the thread show the cause.
 
 use serde::{Deserialize, Serialize};
 

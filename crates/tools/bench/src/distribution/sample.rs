@@ -216,8 +216,8 @@ impl Samples {
         self.less(|cause| exclusion.excludes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Returns whether every examined operation is also in `latencies`. Samples read from a file
-    /// may not be sound.
+    /// Returns whether every examined operation is also in `latencies`. This can be false for
+    /// samples that were read from a file.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()

@@ -81,8 +81,8 @@ impl Lab {
     }
 
     /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay. The
-    /// generator is unchanged if this process may not use that class, or if the generator has no
-    /// core.
+    /// generator is unchanged if this process is not allowed to use SCHED_FIFO, or if the generator
+    /// has no core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
         const PRIORITY: u8 = 10;
