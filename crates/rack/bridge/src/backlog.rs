@@ -62,8 +62,9 @@ impl Backlog {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    /// Queues a key that is dirty, or may be. If the key waits already, it keeps its place and
-    /// `room` is given back. If it is being delivered, it will be delivered again.
+    /// Queues a key that is dirty or perhaps dirty. If the key waits already, it keeps its place in
+    /// the queue, and `room` is given back. If the key is being delivered, it will be delivered
+    /// again.
     pub fn push(&self, key: &[u8], room: OwnedSemaphorePermit) {
         let mut keys = self.lock();
         if let Some(known) = keys.known.get_mut(key) {

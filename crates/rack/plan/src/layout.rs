@@ -331,8 +331,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the rate of a cable between switches in b/s: the rate of an uplink, or of one part of it
-/// if uplinks are split.
+/// Returns the rate of a cable between switches in b/s: the rate of an uplink, or, if uplinks are
+/// split, the rate of one part of an uplink.
 #[must_use]
 pub fn link_rate(spec: &Spec) -> f64 {
     let parts = if spec.fabric.split { spec.chassis.split } else { 1 };

@@ -76,9 +76,9 @@ pub struct Network {
     /// Rate across the smallest cut found between two halves of the chassis, in one direction.
     /// `None` if the fabric is too large to examine.
     pub bisection: Option<BitRate>,
-    /// Rate at which each server can send when all servers send to all others.
+    /// Rate at which each server can send when each server sends to all others.
     pub all_to_all: BitRate,
-    /// Rate at which each server can send when all of them send to one.
+    /// Rate of each sender when all servers except one send to that one server.
     pub incast: BitRate,
     /// The number of incast flows on the fullest cable.
     pub incast_flows: f64,

@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// Returns whether the heap is so small that caches and buffers must be small too.
+    /// Returns whether the heap is so small that caches and buffers must also be small.
     #[must_use]
     pub fn small(&self) -> bool {
         (self.heap_mib as f64) * MIB < SMALL

@@ -49,10 +49,10 @@ struct Step<'a> {
 /// stops. `deployment.plan` becomes the plan without the removed instances.
 ///
 /// # Errors
-/// Before anything is changed: the name is unknown, an instance that stays is not well, too few
-/// instances would stay for all replicas, another instance is joining or leaving, or the instance's
-/// state contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail. The same call,
-/// repeated, then does the rest.
+/// Before anything is changed: no ring exists yet, the name is unknown, an instance that stays is
+/// not well, too few instances would stay for all replicas, another instance is joining or leaving,
+/// or the instance's state contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail.
+/// The same call, repeated, then does the rest.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,

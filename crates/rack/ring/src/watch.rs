@@ -6,7 +6,7 @@ use std::io;
 /// An event of a change.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The change turns to the next instance.
+    /// The change begins to work on the next instance.
     Instance {
         /// The instance.
         name: &'a str,

@@ -90,10 +90,10 @@ pub enum Class {
 /// The condition under which a change is kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keep {
-    /// If it improves latency by more than the measurements' margin.
+    /// The change improves latency by more than the measurements' margin.
     Better,
-    /// If it does not worsen latency by more than the margin: it prevents an event that is rare but
-    /// costly.
+    /// The change does not worsen latency by more than the margin. This suffices for changes that
+    /// prevent a rare but costly event.
     NotWorse,
 }
 

@@ -19,7 +19,8 @@ struct Rack<'a> {
     world: &'a mut World,
     /// Factor of a setting, `path = value`, on latency.
     factors: &'a BTreeMap<String, f64>,
-    /// Factors by which measurements err, used in turn, from the start again after the last.
+    /// Factors by which measurements err, one for each measurement. After the last factor, the
+    /// first is used again.
     noise: Vec<f64>,
     measured: usize,
     /// Number of calls after which everything fails.

@@ -123,7 +123,7 @@ impl Cluster {
         connect(&self.list())
     }
 
-    /// Waits until there is a leader other than `not`. Returns the leader and its term.
+    /// Waits until a coordinator other than `not` leads. Returns this leader and its term.
     fn leader(&self, not: Option<usize>) -> (usize, u64) {
         let mut client = self.client();
         let begun = Instant::now();

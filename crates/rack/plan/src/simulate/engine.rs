@@ -257,7 +257,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Ends a request, and schedules those that waited for it.
+    /// Ends a request, and schedules the requests that waited for its end.
     fn end_request(&mut self, random: &mut dyn FnMut() -> u64) {
         self.open -= 1;
         let more = self.requests.len() < self.workload.requests;

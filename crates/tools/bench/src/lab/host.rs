@@ -1,5 +1,5 @@
-//! A host for benchmarks: a thread in its own network namespace, with everything that the thread
-//! starts there. All of it ends with the host, and with the process.
+//! A host for benchmarks: a thread in its own network namespace, and everything that the thread
+//! starts there. The namespace and everything in it end with the host, and with the process.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -191,7 +191,7 @@ pub(crate) struct LineArgs {
 }
 
 impl LineArgs {
-    /// Returns the settings as words. Settings that were not given are taken from `base`.
+    /// Returns the settings as texts. Settings that were not given are taken from `base`.
     pub(crate) fn words(&self, base: &LineWords) -> LineWords {
         let or = |given: &Option<String>, base: &Option<Word>| {
             given.clone().map(Word).or_else(|| base.clone())

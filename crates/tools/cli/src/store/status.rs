@@ -37,7 +37,7 @@ const SILENT_MS: u32 = 1_000;
 /// Timeout for an answer of a server that may be dead.
 pub(super) const SILENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server with its counters, or with the error of the query for them.
+/// A server with its counters, or with the error of the request for the counters.
 struct ServerStatus {
     id: u32,
     locator: String,
