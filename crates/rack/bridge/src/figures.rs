@@ -25,7 +25,7 @@ pub struct BridgeStats {
     pub lag: f64,
     /// Number of sweeps over the whole table.
     pub sweeps: u64,
-    /// The last error of a delivery or a sweep.
+    /// The last error of a delivery or a sweep. `None` if there was no error yet.
     #[serde(rename = "trouble")]
     pub last_error: Option<String>,
 }

@@ -64,7 +64,8 @@ pub struct Progress {
     pub failed: u64,
     /// Outstanding operations.
     pub outstanding: usize,
-    /// The last window that is over, with the results that it has so far.
+    /// The last window that is over, with the results that it has so far. `None` while the first
+    /// window runs.
     pub last: Option<Window>,
 }
 

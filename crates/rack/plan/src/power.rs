@@ -123,7 +123,7 @@ pub struct Cost {
     pub pue: f64,
     /// How long servers are used, in years.
     pub years: f64,
-    /// Grams of CO2 per kilowatt hour.
+    /// Grams of CO2 per kilowatt hour; `None` if unknown.
     pub carbon: Option<f64>,
     /// Number of instances of Cassandra to run.
     pub instances: u32,

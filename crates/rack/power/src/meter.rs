@@ -30,7 +30,7 @@ pub struct Meter {
     pub failed: u64,
     /// The last error. `None` after a successful reading.
     pub error: Option<Error>,
-    /// The first error.
+    /// The first error; `None` if no reading failed.
     pub first_error: Option<Error>,
     /// The latest power. `None` after a failed reading, and until a counter has been read twice.
     pub now: Option<Watts>,

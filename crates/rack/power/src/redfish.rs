@@ -78,8 +78,8 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
 /// power supplies are added up.
 ///
 /// # Errors
-/// A number is negative or implausibly large, or the total is 0 or missing although a supply is on
-/// that has no number.
+/// A number is negative or implausibly large, or the total is 0 or missing although a supply that
+/// is on has no number.
 pub fn power(value: &Value) -> Result<Option<Watts>, Cause> {
     if let Some(whole) =
         number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0)

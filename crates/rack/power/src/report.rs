@@ -49,13 +49,15 @@ pub struct TargetReport {
     pub of: TargetKind,
     /// Number of instances on the server or chassis.
     pub instances: usize,
-    /// The present power, W.
+    /// The present power, W. `None` if a sensor that counts has no present reading, or if no sensor
+    /// covers the server or chassis.
     pub now: Option<Watts>,
-    /// Mean power, W.
+    /// Mean power, W. `None` if a sensor that counts gave no reading, or if no sensor covers the
+    /// server or chassis.
     pub watts: Option<Watts>,
-    /// Mean power per instance, W.
+    /// Mean power per instance, W. `None` without mean power, or without instances.
     pub watts_per_instance: Option<Watts>,
-    /// Energy, J.
+    /// Energy, J. `None` without mean power.
     pub joules: Option<f64>,
     /// Seconds without energy readings, of the sensor that misses the most.
     pub unread: f64,
@@ -77,9 +79,10 @@ pub struct SensorReport {
     /// Whether the sensor counts towards the energy of its server or chassis. Other sensors are
     /// reported only for comparison.
     pub counts: bool,
-    /// The present power, W.
+    /// The present power, W. `None` if the last reading failed, or if a counter has been read only
+    /// once.
     pub now: Option<Watts>,
-    /// Mean power, W.
+    /// Mean power, W. `None` if no reading gave power.
     pub watts: Option<Watts>,
     /// Highest power, W.
     pub peak: Watts,
@@ -93,7 +96,7 @@ pub struct SensorReport {
     pub reads: u64,
     /// Number of failed readings.
     pub failed: u64,
-    /// The first error.
+    /// The first error; `None` if no reading failed.
     pub error: Option<String>,
     /// Power over time: seconds and W.
     pub points: Vec<(f64, f64)>,
@@ -107,7 +110,7 @@ pub struct Total {
     pub of: TargetKind,
     /// Mean power, W.
     pub watts: Watts,
-    /// Mean power per instance, W.
+    /// Mean power per instance, W. `None` if there are no instances.
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: f64,

@@ -60,9 +60,9 @@ pub struct Entry {
 /// it the changes that restore the earlier settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Journal {
-    /// The measurement before the first change.
+    /// The measurement before the first change. `None` if nothing was measured yet.
     pub before: Option<Measured>,
-    /// The measurement after the last candidate.
+    /// The measurement after the last candidate. `None` if tuning did not get that far.
     pub after: Option<Measured>,
     /// The relative difference of two measurements of the same settings
     /// ([`margin`](crate::margin)).

@@ -190,7 +190,8 @@ struct RunningPath {
     name: String,
     sampler: Sampler,
     server: Option<SpratServer>,
-    /// The cluster whose benchmark table is dropped at the end.
+    /// The cluster whose benchmark table is dropped at the end. `None` for a server of the
+    /// benchmark.
     cluster: Option<Options>,
 }
 

@@ -51,7 +51,8 @@ pub struct Connection {
     /// time of sending.
     pinged: Option<(u32, u64, Nanos)>,
     next_ping: u32,
-    /// The server process to stop while other targets are measured.
+    /// The server process to stop while other targets are measured; `None` if no process is to be
+    /// stopped.
     parked: Option<u32>,
     /// The error of the latest failed operation.
     failure: Option<String>,

@@ -240,7 +240,8 @@ struct RecoveryStatus {
     left: u64,
     /// Why the previous attempt failed: "lost" or "full".
     failed: Option<String>,
-    /// The segment of which no complete replica was found.
+    /// The segment of which no complete replica was found. `None` if it is the newest segment, or
+    /// if no segment is lost.
     lost_segment: Option<u64>,
     /// Number of backups that did not answer.
     silent: Option<u64>,
