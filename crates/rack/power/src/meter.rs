@@ -93,6 +93,7 @@ impl Meter {
     }
 
     /// Returns the mean power over the covered time, or the latest power if no time is covered.
+    /// `None` if no reading gave power.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }

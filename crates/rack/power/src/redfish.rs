@@ -33,15 +33,16 @@ pub fn members(value: &Value, url: &str) -> Result<Vec<String>, Cause> {
         .collect()
 }
 
-/// Follows a link of a resource, and returns its path.
+/// Returns the path of a resource's link `name`. `None` if the resource has no such link, or if the
+/// link leads to another host than `url`.
 #[must_use]
 pub fn link(value: &Value, name: &str, url: &str) -> Option<String> {
     value.get(name).and_then(|link| path(link, url))
 }
 
-/// Returns a link's path on the controller at `url`. Returns `None` if the link leads to another
-/// host, since the credentials are only for this controller. Some controllers write links with
-/// their own scheme and address.
+/// Returns a link's path on the controller at `url`. Some controllers write links with their own
+/// scheme and address, which are removed. Returns `None` if the link leads to another host, since
+/// the credentials are only for this controller.
 fn path(value: &Value, url: &str) -> Option<String> {
     let link = value.get("@odata.id")?.as_str()?;
     let path = link.strip_prefix(url).unwrap_or(link);

@@ -174,7 +174,8 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// Returns the state of the instance as one of the instances that stay sees it.
+    /// Returns the state of the instance as one of the instances that stay sees it. `None` if that
+    /// instance does not know it.
     fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())

@@ -139,7 +139,7 @@ impl Class {
         }
     }
 
-    /// Returns the class of this name.
+    /// Returns the class of this name, or `None` if there is no such class.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)

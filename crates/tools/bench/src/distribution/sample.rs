@@ -192,7 +192,8 @@ impl ChanceCounts {
     }
 
     /// Returns the share of readings, 0 to 1, that would have named `cause` for an end that had
-    /// been held up by another cause.
+    /// been held up by another cause. `None` for causes that are never named by chance, and without
+    /// readings.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
         let count = match cause {

@@ -150,7 +150,7 @@ impl Host {
 }
 
 impl<R> HostTask<R> {
-    /// Waits up to `time` for the task's result.
+    /// Waits up to `time` for the task's result. `None` if the task still runs after that time.
     pub(crate) fn within(&self, time: Duration) -> Result<Option<R>> {
         match self.0.recv_timeout(time) {
             Ok(result) => result.map(Some),
