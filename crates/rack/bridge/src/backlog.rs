@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// beyond the limit waits for room, and fails if there is none within ten seconds.
 pub const MAX_DIRTY: usize = 65_536;
 
-/// The queue of keys with a write that may not have reached the home table. A writer calls
+/// The queue of keys whose last write has perhaps not reached the home table yet. A writer calls
 /// [`reserve`](Self::reserve) before it writes a key, and [`push`](Self::push) afterwards. A
 /// delivery worker takes the [`next`](Self::next) key, and then calls
 /// [`delivered`](Self::delivered) or [`retry`](Self::retry). The methods may be called from any
@@ -62,8 +62,9 @@ impl Backlog {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    /// Queues a key that is dirty, or may be. If the key waits already, it keeps its place and
-    /// `room` is given back. If it is being delivered, it will be delivered again.
+    /// Queues a key that is dirty or perhaps dirty. If the key waits already, it keeps its place in
+    /// the queue, and `room` is given back. If the key is being delivered, it will be delivered
+    /// again.
     pub fn push(&self, key: &[u8], room: OwnedSemaphorePermit) {
         let mut keys = self.lock();
         if let Some(known) = keys.known.get_mut(key) {

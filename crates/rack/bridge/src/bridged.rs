@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     closing: AtomicBool,
 }
 
-/// A table of the store.
+/// A table of the store, and the client that reads and writes it.
 #[derive(Clone)]
 struct Store {
     client: AsyncClient,
@@ -90,7 +90,7 @@ impl BridgedTable {
     ///
     /// # Errors
     /// The options are invalid, the store or Cassandra cannot be reached or refuses a statement,
-    /// the table has another home, or its entry in the register is invalid.
+    /// the table is recorded with another home, or its record of home and timestamps is invalid.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
@@ -115,7 +115,7 @@ impl BridgedTable {
         Ok(Self { shared, sweep: Arc::new(sweep), workers: Arc::new(Mutex::new(workers)) })
     }
 
-    /// Reads the value of a key. Returns `None` if the key has no value, or is empty.
+    /// Reads the value of a key. Returns `None` if the key is empty, or has no value.
     ///
     /// # Errors
     /// Any [`Error`] of the store, or of the home if memory lacks the key.
@@ -206,7 +206,7 @@ impl BridgedTable {
     }
 
     /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
-    /// of keys that remain; the next bridge finds them in the store.
+    /// of keys that are not delivered by then; the next bridge finds these keys in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + patience;

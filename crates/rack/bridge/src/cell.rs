@@ -14,13 +14,14 @@ const GONE: u8 = 3;
 /// An object of a bridged table: a state, and a value if it has one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cell<'a> {
-    /// A read of the home is in progress. The home has every write acknowledged before this cell.
+    /// A bridge is reading the key from the home. The home has every write that was acknowledged
+    /// before this cell was stored.
     Loading,
-    /// A value that is acknowledged, and that the home may not have yet.
+    /// A value that is acknowledged, and possibly not in the home yet.
     Dirty(&'a [u8]),
-    /// The value, which the home has too.
+    /// A value that is also in the home.
     Clean(&'a [u8]),
-    /// A deletion that is acknowledged, and that the home may not have yet.
+    /// A deletion that is acknowledged, and possibly not in the home yet.
     Gone,
 }
 
@@ -29,7 +30,7 @@ impl<'a> Cell<'a> {
     ///
     /// # Errors
     /// [`Error::NotACell`] if `bytes` is empty, has an unknown state, or has a value in a state
-    /// without one: then another program writes to this table.
+    /// that allows none. In each case another program has written to this table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes.split_first() {
             Some((&LOADING, [])) => Ok(Self::Loading),
@@ -55,8 +56,8 @@ impl<'a> Cell<'a> {
         bytes
     }
 
-    /// Returns what must be delivered to the home. `None` for clean and loading cells: the home has
-    /// every write acknowledged before them.
+    /// Returns the write that must be delivered to the home. Returns `None` for clean and loading
+    /// cells, because the home has every write that was acknowledged before them.
     #[must_use]
     pub fn delivery(self, version: u64, stamps: Stamps) -> Option<Delivery<'a>> {
         let stamp = stamps.of(version);

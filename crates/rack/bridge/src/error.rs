@@ -19,7 +19,7 @@ pub enum Error {
         /// The driver's error.
         error: String,
     },
-    /// No bridge has written this object.
+    /// The object is not a cell of a bridge, so another program has written it.
     #[error(
         "an object of this table was not written by a bridge; give the bridge a table of its own"
     )]

@@ -19,13 +19,13 @@ pub struct BridgeStats {
     pub failed: u64,
     /// Objects evicted from memory.
     pub evicted: u64,
-    /// Keys of this bridge whose last write the home may not have yet.
+    /// Keys of this bridge whose last write is possibly not in the home yet.
     pub dirty: usize,
     /// How long the oldest dirty key has waited, in seconds.
     pub lag: f64,
     /// Number of sweeps over the whole table.
     pub sweeps: u64,
-    /// The last error of a delivery or a sweep.
+    /// The last error of a delivery or a sweep. `None` if there was no error yet.
     #[serde(rename = "trouble")]
     pub last_error: Option<String>,
 }

@@ -90,8 +90,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
                 let value = match Cell::parse(&object.value)? {
                     Cell::Dirty(value) | Cell::Clean(value) => Some(value.to_vec()),
                     Cell::Gone => None,
-                    // The cell is that of another reader, which may be gone. The first reader to
-                    // finish fills it.
+                    // Another reader has stored this cell, and may have ended since. The first
+                    // reader to finish fills the cell.
                     Cell::Loading => {
                         loading = Some(object.version);
                         break;
@@ -105,7 +105,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
                     break;
                 }
                 Err(StoreError::Conflict { .. }) => {}
-                // The key was absent a moment ago, so the home has every write to it.
+                // The key was absent a moment ago, so the home has every acknowledged write to it,
+                // and the value can be read from there without a cell.
                 Err(StoreError::MemoryFull) => break,
                 Err(error) => return Err(error.into()),
             }

@@ -34,7 +34,7 @@ pub struct Options {
     /// The home of the table.
     pub home: HomeOptions,
     /// Limit on the bytes of the store's memory that the table takes. If the table takes more, a
-    /// sweep evicts objects that the home has too.
+    /// sweep evicts objects that are also in the home.
     pub memory: u64,
     /// Interval between sweeps over the whole table.
     pub sweep: Duration,

@@ -1,17 +1,17 @@
 //! The commands of Redis clients and the replies to them, in RESP2: commands are arrays of bulk
 //! strings.
 //!
-//! This parser has only forty lines. A general RESP parser would follow nested arrays to any depth
+//! This parser accepts nothing else. A general RESP parser would follow nested arrays to any depth
 //! that a client sends.
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
-/// Limit on the arguments of a command, such as the keys of an MGET or DEL. A command with more is
-/// an error.
+/// Limit on the parts of a command: its name, and arguments such as the keys of an MGET or DEL. A
+/// command with more parts is an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// Limit on the bytes of a command: the longest value, and 256 KiB for the rest. A connection that
-/// sends a longer command is closed.
+/// Limit on the bytes of a command: the longest value, and 256 KiB for the other parts. A
+/// connection that sends a longer command is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
 /// Limit on a header line, in bytes: a type byte, a number, and the line's end.
@@ -63,7 +63,8 @@ fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, &'static str> {
     if bytes.len() > MAX_COMMAND { Err("ERR the command is too long") } else { Ok(None) }
 }
 
-/// Parses a header line. Returns its number, or `None` if the line is incomplete, and its length.
+/// Parses a header line. Returns the number in it (`None` if the line is incomplete), and the
+/// length of the line in bytes.
 fn header(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> {
     if bytes.first().is_some_and(|first| *first != mark) {
         return Err("ERR want an array of strings, as clients of Redis send it (RESP2)");

@@ -55,7 +55,7 @@ impl RunningBridge {
     }
 
     /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
-    /// of keys that remain; the next bridge finds them in the store.
+    /// of keys that are not delivered by then; the next bridge finds these keys in the store.
     #[must_use]
     pub fn close(self, patience: Duration) -> usize {
         let left = self.runtime.block_on(self.table.close(patience));

@@ -1,5 +1,5 @@
-//! Scans the complete table at intervals. Queues dirty objects that a dead bridge has left, and
-//! evicts objects that the home has too when the table takes too much memory.
+//! Scans the complete table at intervals. Queues dirty objects that a dead bridge has left. If the
+//! table takes too much memory, evicts objects that are also in the home.
 
 use crate::bridged::Shared;
 use crate::cell::Cell;
@@ -108,8 +108,8 @@ impl Sweeper {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Scans the table. If this did not free enough memory, scans it a second time, and evicts
-    /// recently read objects too.
+    /// Scans the table. If this did not free enough memory, scans it a second time, and then also
+    /// evicts objects that were read recently.
     fn sweep(&mut self) -> Result<(), Error> {
         let recent = self.shared.references.rotate();
         if self.scan(Some(&recent))? > 0 {

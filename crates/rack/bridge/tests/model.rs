@@ -1,6 +1,6 @@
 //! Runs readers, writers, deliveries and a sweeper concurrently, in any order and with faults, and
-//! ends each at any point. Users of a key must see it as if it were in one place, and at the end
-//! the home must have the last write.
+//! ends each at any point. Readers and writers of a key must see the key as if there were only one
+//! copy of it. At the end, the home must have the last write.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use crate::pretend;

@@ -8,8 +8,9 @@ pub const MAX_LOST: usize = 100;
 
 /// The highest acknowledged write of each key.
 ///
-/// A write's number is also its timestamp in Cassandra, so the highest number of a key is stored,
-/// in whichever order its writes arrive. Threads may call [`note`](Self::note) at the same time.
+/// A write's timestamp in Cassandra is its stamp: the base of the run plus the number of the write.
+/// So Cassandra keeps the write with the highest number of each key, in whichever order the writes
+/// arrive. Threads may call [`note`](Self::note) at the same time.
 #[derive(Debug)]
 pub struct AcknowledgedWrites {
     base: u64,
@@ -54,8 +55,8 @@ pub struct Verification {
 }
 
 impl AcknowledgedWrites {
-    /// Creates a record of `keys` keys without acknowledged writes. Stamps are numbers above
-    /// `base`, which is the start of the run in us since 1970.
+    /// Creates a record of `keys` keys without acknowledged writes. `base` is the start of the run
+    /// in us since 1970. The stamp of a write is `base` plus the number of the write, from 1.
     #[must_use]
     pub fn new(base: u64, keys: u64) -> Self {
         Self { base, highest: (0..keys).map(|_| AtomicU64::new(0)).collect() }
@@ -101,8 +102,8 @@ impl AcknowledgedWrites {
 }
 
 impl Verification {
-    /// Counts a key that was read. Lists its lost write, if it has one and fewer than [`MAX_LOST`]
-    /// are listed.
+    /// Counts a key that was read. If the key lost a write and fewer than [`MAX_LOST`] are listed,
+    /// adds this write to the list.
     pub fn add(&mut self, verdict: Verdict) {
         self.checked += 1;
         match verdict {

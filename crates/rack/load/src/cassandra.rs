@@ -1,4 +1,4 @@
-//! Runs a load on Apache Cassandra through ScyllaDB's driver, which supports Cassandra too.
+//! Runs a load on Apache Cassandra through ScyllaDB's driver, which also supports Cassandra.
 
 use crate::load::{Consistency, Load, LoadError, MIN_VALUE_BYTES, Workload};
 use crate::operations::{Operation, SERIES_BUCKET};
@@ -51,9 +51,9 @@ impl Cassandra {
     /// missing.
     ///
     /// # Errors
-    /// No contact can be reached. Or the cluster lacks the datacenter or enough nodes for the
-    /// replicas, has the keyspace with another replication, refuses a statement, or does not answer
-    /// in 90 seconds.
+    /// No contact can be reached; the cluster lacks the datacenter, or enough nodes for the
+    /// replicas; the keyspace exists with another replication; or the cluster refuses a statement
+    /// or does not answer in 90 seconds.
     pub async fn connect(load: &Load) -> Result<Self, LoadError> {
         check_reachable(&load.contacts).await?;
         let contacts = load.contacts.join(", ");
@@ -147,7 +147,7 @@ impl LoadTarget for Cassandra {
         let rows = self.execute(&self.read, (key.cast_signed(),)).await?;
         let rows = rows.into_rows_result().map_err(|error| unreadable(&error))?;
         let row = rows.maybe_first_row::<(Option<&[u8]>,)>().map_err(|error| unreadable(&error))?;
-        // A value too short for a stamp was written by another program.
+        // A value that is too short for a stamp was written by another program.
         Ok(row.and_then(|(value,)| value?.first_chunk().copied()).map(u64::from_be_bytes))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Limit on the contact addresses of a load. [`Load::check`] refuses more.
 pub const MAX_CONTACTS: usize = 64;
 
-/// Limit on the steps of the rate.
+/// Limit on the number of [`Load::steps`].
 pub const MAX_STEPS: usize = 10_000;
 
 /// The highest rate, in operations per second. At this rate the numbers of operations grow no
@@ -26,7 +26,7 @@ pub const MAX_REMEMBERED: u64 = 1 << 24;
 /// read.
 pub const MAX_PARTITIONS: u64 = 4_096;
 
-/// Lower limit on the length of a value, in bytes: a key's value begins with its stamp.
+/// Lower limit on the length of a value, in bytes: each value begins with the stamp of its write.
 pub const MIN_VALUE_BYTES: usize = 8;
 
 /// Limit on the length of a value, in bytes (1 MiB).
@@ -38,7 +38,8 @@ pub const MAX_REPLICATION: usize = 9;
 /// Lower limit on the timeout of an operation.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Limit on the timeout of an operation: histograms measure times up to twice as long.
+/// Upper limit on the timeout of an operation. The histograms measure times of up to twice this
+/// limit.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lower limit on the length of a window: a window's histograms take 400 KB while its operations
@@ -85,7 +86,7 @@ pub struct Load {
     /// Timeout of an operation, counted from when it was sent. It includes the driver's retries on
     /// other nodes.
     pub timeout: Duration,
-    /// Length of a window.
+    /// Length of a window. Each operation is counted in the window of its scheduled start.
     pub window: Duration,
     /// Limit on the outstanding operations. An operation that would exceed the limit is counted as
     /// not sent, and is never sent later.

@@ -16,7 +16,7 @@ const STREAM: u64 = 2;
 /// An operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Operation {
-    /// Write a key's value, which carries its stamp.
+    /// Write a key's value, which begins with the stamp of the write.
     Put {
         /// The key.
         key: u64,
@@ -54,7 +54,7 @@ pub enum Operation {
     Slice {
         /// The partition.
         partition: u64,
-        /// The first row.
+        /// The number of the first row to read.
         row: u64,
     },
 }
@@ -73,8 +73,8 @@ pub struct Operations {
 
 impl Operations {
     /// Creates the operations of a checked load. `base` is the start of the load in us since 1970.
-    /// `rows` has the number of rows that each partition already has; partitions beyond its end
-    /// have none.
+    /// `rows` lists the number of rows that each partition already has; partitions beyond the end
+    /// of the list have none.
     #[must_use]
     pub fn new(load: &Load, base: u64, mut rows: Vec<u64>) -> Self {
         if let Workload::Wide { partitions } = load.workload {

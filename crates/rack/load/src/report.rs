@@ -4,7 +4,7 @@ use crate::failures::Failures;
 use crate::windows::{Quantiles, Window};
 use serde::Serialize;
 
-/// Share of a window's scheduled operations that must complete within it.
+/// Share of a window's scheduled operations that must complete within the window.
 pub const KEPT_SHARE: f64 = 0.95;
 
 /// Number of operations that a window may always lack: an operation that starts at the very end of
@@ -59,10 +59,11 @@ impl LoadReport {
     }
 }
 
-/// Returns the numbers of the full windows that missed their rate. Such a window completed less
-/// than [`KEPT_SHARE`] of its scheduled operations. It also lacks more than [`EDGE`] operations,
-/// alone or together with all windows before it. If answers take longer than a twentieth of a
-/// window, the first window after each rise of the rate misses it.
+/// Returns the numbers of the full windows that missed their rate. In such a window, fewer
+/// operations succeeded than [`KEPT_SHARE`] of those scheduled. The window also lacks more than
+/// [`EDGE`] operations, counted alone or together with all windows before it. If answers take
+/// longer than a twentieth of a window, the first window after each rise of the rate counts as
+/// missed.
 #[must_use]
 pub fn missed(windows: &[Window]) -> Vec<usize> {
     let (mut expected, mut delivered) = (0, 0);

@@ -64,7 +64,8 @@ pub struct Progress {
     pub failed: u64,
     /// Outstanding operations.
     pub outstanding: usize,
-    /// The last window that is over, with the results that it has so far.
+    /// The last window that is over, with the results that it has so far. `None` while the first
+    /// window runs.
     pub last: Option<Window>,
 }
 
@@ -112,9 +113,9 @@ impl RunningLoad<Cassandra> {
     /// Connects to the cluster, creates missing tables, and starts the load.
     ///
     /// # Errors
-    /// A value of the load is invalid, threads cannot be started, or no contact can be reached. Or
-    /// the cluster lacks the datacenter or enough nodes, has the keyspace with another replication,
-    /// refuses a statement, or does not answer in 90 seconds.
+    /// A value of the load is invalid, threads cannot be started, or no contact can be reached; the
+    /// cluster lacks the datacenter or enough nodes; the keyspace exists with another replication;
+    /// or the cluster refuses a statement or does not answer in 90 seconds.
     pub fn start(load: Load) -> Result<Self, LoadError> {
         load.check()?;
         let threads = Threads::start()?;

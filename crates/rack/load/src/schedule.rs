@@ -7,15 +7,15 @@ use std::time::Duration;
 /// Start times of operations, in ns from the start of the load, in order.
 ///
 /// The rate is integrated over time, and an operation starts whenever the integral passes the next
-/// whole number. So steps with few operations, or with none of their own, still contribute their
-/// share. With [`Arrivals::Poisson`] the distance to the next operation is random, with a mean of
-/// one.
+/// whole number. So a step that is too short for a whole operation still contributes its fraction
+/// of one. With [`Arrivals::Poisson`] the distance to the next operation is random, with a mean of
+/// 1 in units of the integral.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     steps: Vec<Step>,
     arrivals: Arrivals,
     chance: Chance,
-    /// The step of the next operation, or an earlier step.
+    /// Index of the step in which the next operation starts, or of an earlier step.
     step: usize,
     /// Start of that step, in seconds.
     begins: f64,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Limit on the windows of a run: one for each second of a day.
+/// Limit on the windows of a run: a day with windows of one second.
 pub const MAX_WINDOWS: usize = 86_400;
 
 /// The largest time that histograms can measure, in us: two minutes.
@@ -25,7 +25,7 @@ pub struct Quantiles {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
-    /// The longest of these times.
+    /// The longest time.
     pub max: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Completion {
 }
 
 /// The windows of a load. It keeps histograms only for windows with outstanding operations, since
-/// those of one window take 400 KB.
+/// the histograms of one window take 400 KB.
 #[derive(Debug)]
 pub struct Windows {
     length: u64,
@@ -128,8 +128,8 @@ impl Windows {
         usize::try_from(offset / self.length).unwrap_or(usize::MAX).min(self.counts.len() - 1)
     }
 
-    /// Counts dispatched operations of a window. All operations of windows before `passed` are then
-    /// dispatched.
+    /// Counts dispatched operations of a window. After this call, all operations of windows before
+    /// `passed` have been dispatched.
     pub fn dispatched(&mut self, window: usize, sent: u64, not_sent: u64, passed: usize) {
         self.counts[window].sent += sent;
         self.counts[window].not_sent += not_sent;
@@ -270,7 +270,7 @@ impl Times {
         })
     }
 
-    /// Adds the histograms of another window, and clears them there.
+    /// Adds the histograms of another window to these, and clears the other window's.
     fn take(&mut self, other: &mut Self) {
         for (all, of) in self.0.iter_mut().zip(&mut other.0) {
             all.add(&*of).expect("the same bounds");

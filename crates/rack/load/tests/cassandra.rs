@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use support::Node;
 
-/// How long a run may take with its end: its duration, its timeouts, and a margin.
+/// How long a run may take: its duration, its timeouts, and a margin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn load(node: &Node, rate: f64, seconds: u64, workload: Workload) -> Load {

@@ -181,8 +181,7 @@ fn a_window_below_its_rate_is_missed() {
         [0, 1],
         "later answers do not make up for it"
     );
-    // One operation more or less is tolerated in a window of few. Windows that lack two in all are
-    // not.
+    // A window may lack one operation. Windows that together lack two operations missed their rate.
     assert!(case(&[(1, 0), (1, 2), (1, 1)]).is_empty());
     assert_eq!(case(&[(1, 0), (1, 0), (1, 0)]), [1, 2]);
     assert!(case(&[(0, 0)]).is_empty());

@@ -36,7 +36,7 @@ pub struct Capacity {
     pub power: Option<Watts>,
     /// Weight of servers and chassis.
     pub weight: Option<Kilograms>,
-    /// Rack units that chassis take, including switches without servers.
+    /// Rack units that all chassis and all switches without servers take.
     pub height: usize,
     /// Number of racks needed for this height.
     pub racks: usize,

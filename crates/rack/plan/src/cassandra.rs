@@ -100,10 +100,11 @@ pub(crate) struct BuiltRing {
 ///
 /// # Errors
 /// [`CassandraError::Large`] for more than [`MAX_RING`] tokens; [`CassandraError::Unknown`] for a
-/// member that the plan lacks; [`CassandraError::Few`] for fewer servers than replicas, or fewer
-/// chassis if each chassis is a rack; [`CassandraError::Loses`] if rows would have two replicas on
-/// one server although there are enough servers. With `accept_loss`, neither too few servers nor
-/// two replicas on one are errors.
+/// member that the plan lacks; [`CassandraError::Few`] for fewer servers than replicas, or for
+/// fewer chassis than replicas if each chassis counts as a rack of Cassandra;
+/// [`CassandraError::Loses`] if rows would have two replicas on one server although there are
+/// enough servers. With `accept_loss`, too few servers and two replicas on one server are no
+/// errors.
 pub(crate) fn ring(
     spec: &Spec,
     cassandra: &Cassandra,

@@ -1,4 +1,4 @@
-//! Compares what others claim about a rack with what its parts add up to.
+//! Compares the figures that others claim for a rack with the figures that the plan computes.
 
 use crate::capacity::Capacity;
 use crate::quantity::digits;

@@ -8,11 +8,12 @@ const AROUND: u128 = 1 << 64;
 
 impl Ring {
     /// Extends a ring on which some instances have tokens. `taken` lists the tokens of each
-    /// instance; the list of an instance that joins is empty. A joining instance gets the number of
-    /// tokens that `instances` says. Each new token goes to a place with as few tokens of its own
-    /// server as possible within the replication factor. Of these places, it takes rows from the
-    /// instance with the most rows per token. So in the end the shares of rows are in proportion to
-    /// the numbers of tokens.
+    /// instance; the list of an instance that joins is empty. `instances` gives the number of
+    /// tokens that each instance gets. A new token goes to a place where as few of the nearest
+    /// tokens as possible belong to its own server; the replication factor says how many tokens are
+    /// looked at. Among equally good places, the token splits the range of the instance with the
+    /// most rows per token. So in the end the shares of rows are in proportion to the numbers of
+    /// tokens.
     ///
     /// # Panics
     /// If no instance has tokens: [`Ring::new`] allocates the tokens of a new ring.
@@ -37,7 +38,8 @@ impl Ring {
     }
 }
 
-/// Returns the number of hashes between the previous token and the token at `at`, which owns them.
+/// Returns the number of hashes in the range of the token at index `at`: from the previous token,
+/// excluded, to this token.
 fn range(tokens: &[Token], at: usize) -> u128 {
     let before = tokens[(at + tokens.len() - 1) % tokens.len()].at;
     match tokens[at].at.wrapping_sub(before).cast_unsigned() {

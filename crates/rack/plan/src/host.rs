@@ -60,7 +60,7 @@ impl Filesystem {
     }
 }
 
-/// One or several disks that become one filesystem.
+/// One or several disks that together become one filesystem.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Array {
     /// Name of the array, and label of its filesystem.

@@ -24,8 +24,8 @@ pub struct Layout<'a> {
     on_server: usize,
     /// Prefix length of a chassis's IPv4 network.
     prefix: u8,
-    /// Listed addresses of instances, server by server. If empty, the addresses of instances follow
-    /// that of their server.
+    /// Listed addresses of instances, server by server. If the list is empty, the addresses of
+    /// instances follow the address of their server.
     listed: &'a [Ipv4Addr],
 }
 
@@ -331,8 +331,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the rate of a cable between switches in b/s: the rate of an uplink, or of one part of it
-/// if uplinks are split.
+/// Returns the rate of a cable between switches in b/s: the rate of an uplink, or, if uplinks are
+/// split, the rate of one part of an uplink.
 #[must_use]
 pub fn link_rate(spec: &Spec) -> f64 {
     let parts = if spec.fabric.split { spec.chassis.split } else { 1 };

@@ -45,7 +45,7 @@ pub struct Summary {
     pub capacity: Capacity,
     /// Distances and rates between chassis.
     pub network: Network,
-    /// Cassandra's ring in numbers.
+    /// Cassandra's ring in numbers. `None` if the description has no `[cassandra]`.
     pub cassandra: Option<cassandra::CassandraSummary>,
     /// Claims of others, and whether they hold.
     pub claims: Vec<Claim>,
@@ -71,26 +71,27 @@ pub struct Network {
     pub hops: Vec<u64>,
     /// The rate at which the servers of a chassis can send, divided by the rate of the chassis's
     /// cables to other chassis, for the chassis with the fewest cables. An uplink without a cable
-    /// adds nothing.
+    /// adds nothing. `None` if a chassis has no such cable.
     pub oversubscription: Option<f64>,
     /// Rate across the smallest cut found between two halves of the chassis, in one direction.
-    /// `None` if the fabric is too large to examine.
+    /// `None` if there is only one chassis, or if the fabric is too large to examine.
     pub bisection: Option<BitRate>,
-    /// Rate at which each server can send when all servers send to all others.
+    /// Rate at which each server can send when each server sends to all others.
     pub all_to_all: BitRate,
-    /// Rate at which each server can send when all of them send to one.
+    /// Rate of each sender when all servers except one send to that one server.
     pub incast: BitRate,
     /// The number of incast flows on the fullest cable.
     pub incast_flows: f64,
-    /// A cable on which frames can deadlock if the network is lossless. `None` if there is none.
+    /// A cable on which frames can deadlock if the network is lossless. `None` if there is none, or
+    /// if the fabric is too large to examine.
     pub deadlock: Option<String>,
     /// Whether deadlocks and the bisection were examined. False if the fabric is too large.
     pub examined: bool,
     /// The worst effect of losing all cables between two neighbours. `None` if there are no links,
-    /// or too many switches to examine.
+    /// or if the fabric is too large to examine.
     pub link_failure: Option<FailureEffect>,
-    /// The worst effect of losing a switch. `None` if there is only one switch, or too many to
-    /// examine.
+    /// The worst effect of losing a switch. `None` if there is only one switch, or if the fabric is
+    /// too large to examine.
     pub switch_failure: Option<FailureEffect>,
 }
 

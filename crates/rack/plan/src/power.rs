@@ -11,7 +11,8 @@ pub const MAX_SENSORS: usize = 8;
 /// Limit on each text in the description of a sensor, in bytes.
 pub const MAX_TEXT: usize = 1_024;
 
-/// Limit on the words of a sensor's command, and on the channels that one sensor selects.
+/// Limit on the arguments of a sensor's command, including the program, and on the channels that
+/// one sensor selects.
 pub const MAX_WORDS: usize = 64;
 
 /// Limit on the types of servers whose costs are compared.
@@ -122,9 +123,9 @@ pub struct Cost {
     pub pue: f64,
     /// How long servers are used, in years.
     pub years: f64,
-    /// Grams of CO2 per kilowatt hour.
+    /// Grams of CO2 per kilowatt hour; `None` if unknown.
     pub carbon: Option<f64>,
-    /// Number of instances to run.
+    /// Number of instances of Cassandra to run.
     pub instances: u32,
     /// Servers to compare.
     pub options: Vec<CostOption>,

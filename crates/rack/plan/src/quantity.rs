@@ -76,7 +76,7 @@ macro_rules! quantity {
         pub struct $name(pub f64);
 
         impl $name {
-            /// Parses a number with its unit.
+            /// Parses a number with its unit. `None` if the text is not such a number.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 $units.parse(text).map(Self)

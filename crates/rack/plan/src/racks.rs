@@ -21,7 +21,7 @@ pub const EXAMPLES: [ExampleRack; 7] = [
     ExampleRack { name: "mms-65536", toml: include_str!("../racks/mms-65536.toml") },
 ];
 
-/// Returns an example by its name.
+/// Returns an example by its name, or `None` if there is no example of that name.
 #[must_use]
 pub fn ready(name: &str) -> Option<&'static ExampleRack> {
     EXAMPLES.iter().find(|ready| ready.name == name)

@@ -16,11 +16,11 @@ pub struct Instance {
     pub tokens: usize,
 }
 
-/// An instance that is on a ring or joins it, as the rack's folder remembers it.
+/// An instance that is on a ring or joins it, as recorded in the rack's folder.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RingMember {
-    /// The instance's tokens, which it keeps. If empty, the plan fits new tokens between those of
-    /// others.
+    /// The instance's tokens, which it keeps. If empty, the plan fits new tokens between the tokens
+    /// of other instances.
     pub tokens: Vec<i64>,
     /// Whether the instance joined an existing ring, and so streams its rows from others.
     pub joined: bool,
@@ -40,7 +40,7 @@ pub struct Token {
 
 /// The tokens of all instances. [`Ring::new`] allocates tokens for a new ring; `Ring::extended`
 /// adds instances to a ring that exists. [`Ring::replicas`] returns the instances that hold a row,
-/// and [`Ring::placement`] computes what that means when servers fail.
+/// and [`Ring::placement`] computes which rows depend on which servers.
 #[derive(Clone, Debug)]
 pub struct Ring {
     /// The instances, by number.
@@ -93,9 +93,9 @@ impl Ring {
     }
 
     /// Returns the instances that hold the rows of a token, by the rule of NetworkTopologyStrategy
-    /// since Cassandra 4. Walking along the ring, the rule takes instances in racks that have no
-    /// replica yet. If there are fewer racks than replicas, it also takes other instances, as many
-    /// as racks are missing.
+    /// since Cassandra 4. Walking along the ring, the rule takes an instance if its rack has no
+    /// replica yet. If there are fewer racks than replicas, the rule also takes as many instances
+    /// from racks that already have a replica as there are too few racks.
     #[must_use]
     pub fn replicas(&self, token: usize, replication: usize) -> Vec<usize> {
         let mut repeats = replication.saturating_sub(self.racks);
@@ -120,7 +120,7 @@ impl Ring {
         chosen
     }
 
-    /// Computes which instances hold which rows with `replication` replicas.
+    /// Computes which instances hold which rows if each row has `replication` replicas.
     #[must_use]
     pub fn placement(&self, replication: usize) -> Placement {
         assert!(replication > 0, "a row is somewhere");
@@ -225,7 +225,8 @@ impl Placement {
         self.replication - (self.replication / 2 + 1)
     }
 
-    /// Counts the replicas of a row in each group of servers; `has` lists its instances.
+    /// Counts the replicas of a row in each group of servers. `has` lists the instances that hold
+    /// the row.
     fn count(&self, has: &[usize], group: &dyn Fn(usize) -> usize) -> BTreeMap<usize, usize> {
         let mut counts = BTreeMap::new();
         has.iter().for_each(|instance| {
@@ -242,7 +243,7 @@ fn distinct(values: impl Iterator<Item = usize>) -> usize {
     values.len()
 }
 
-/// Spaces tokens evenly around the ring, and gives them to the instances in this order.
+/// Spaces tokens evenly around the ring, and gives them to the instances in the order of `order`.
 fn evenly(order: &[usize]) -> Vec<Token> {
     // The first token is the lowest value, which is offset 0.
     let place = |number: usize| {
@@ -256,8 +257,8 @@ fn evenly(order: &[usize]) -> Vec<Token> {
         .collect()
 }
 
-/// Returns rounds of all instances in the order of their numbers, so that instances of one server
-/// are neighbours in each round.
+/// Returns the instance of each token in turn: all instances in the order of their numbers, then
+/// again, until each has all of its tokens. So instances of one server are neighbours.
 fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     let rounds = instances.iter().map(|instance| instance.tokens).max().unwrap_or(0);
     let in_round =
@@ -268,9 +269,10 @@ fn side_by_side(instances: &[Instance]) -> Vec<usize> {
 /// Number of random orders that are tried to find one that also fits where the ring closes.
 const TRIES: usize = 64;
 
-/// Returns an order in which `replication` neighbours are on different servers all around the ring,
-/// where possible. The order is random, so that all other servers share the load of a server that
-/// fails. If no random order fits, it consists of rounds over the servers.
+/// Returns an order of instances in which `replication` neighbours are on different servers all
+/// around the ring, where possible. The order is random, so that all other servers share the load
+/// of a server that fails. If no random order fits, the order of [`in_rounds`] is used if it fits
+/// better.
 fn mixed(
     instances: &[Instance],
     replication: usize,
@@ -297,7 +299,8 @@ fn mixed(
     if near(&without) < best.0 { without } else { best.1 }
 }
 
-/// Returns rounds over all servers; each round has one instance of each server.
+/// Returns the instance of each token in turn: one instance of each server, then the next instance
+/// of each server, and so on, until each instance has all of its tokens.
 fn in_rounds(instances: &[Instance]) -> Vec<usize> {
     let mut nth = HashMap::<usize, usize>::new(); // number of an instance on its server
     let mut keyed: Vec<(usize, usize, usize)> = Vec::new();

@@ -45,8 +45,9 @@ pub struct Store {
     pub servers: Vec<String>,
     /// Memory for the log of each server.
     pub memory: Bytes,
-    /// Disk space of each server for its own replicas and those of others. By default about 3.5
-    /// times the memory for each replica.
+    /// Disk space of each server: for the replicas that it keeps of other servers' logs, or, if
+    /// `replicas` is 0, for its own log. By default about 3.5 times the memory for each replica, or
+    /// 2.5 times the memory without replicas.
     pub disk: Option<Bytes>,
     /// Number of replicas that each log has on other servers.
     #[serde(default = "two")]
@@ -169,7 +170,8 @@ impl Etcd {
     }
 }
 
-/// Places etcd, coordinators and storage servers on servers, whose names are given.
+/// Chooses the servers that run etcd, coordinators and storage servers. `names` are the names of
+/// all servers of the plan.
 pub(crate) fn services(
     etcd: Option<&Etcd>,
     store: Option<&Store>,

@@ -1,4 +1,4 @@
-//! Builds fabrics: topologies that have a name, and any others from a list of neighbours.
+//! Builds a fabric from a named topology, or from a list of neighbours.
 
 use crate::fabric::{Fabric, Link, MAX_LINKS, MAX_SWITCHES};
 use serde::Deserialize;

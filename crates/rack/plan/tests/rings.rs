@@ -1,4 +1,4 @@
-//! Where Cassandra's replicas are.
+//! Tests where Cassandra's replicas are placed.
 
 use proptest::prelude::*;
 use sprat_plan::ring::{Instance, Ring};
@@ -107,9 +107,9 @@ fn all_servers_share_the_load_of_a_failed_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-    /// Holds for plans of any size, and servers with any number of instances and tokens. No row has
-    /// two replicas on one server if there are as many servers as replicas, all tokens are
-    /// different, and shares add up to 1.
+    /// For plans of any size, and servers with any number of instances and tokens: no row has two
+    /// replicas on one server if there are as many servers as replicas, all tokens are different,
+    /// and shares add up to 1.
     #[test]
     fn no_two_replicas_are_on_one_server_where_that_can_be_avoided(
         servers in prop::collection::vec((1_usize..4, 1_usize..9), 1..24),

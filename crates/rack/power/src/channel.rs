@@ -12,8 +12,8 @@ pub struct Channel {
     pub watts: Watts,
 }
 
-/// Adds up the channels named in `chosen`. If `chosen` is empty there must be a single channel.
-/// `none` is the error message for a board without channels.
+/// Adds up the channels that `chosen` names. If `chosen` is empty, the board must have a single
+/// channel. `none` is the error message for a board without channels.
 ///
 /// # Errors
 /// - [`Cause::Absent`] if there is no channel.

@@ -30,7 +30,7 @@ pub struct Meter {
     pub failed: u64,
     /// The last error. `None` after a successful reading.
     pub error: Option<Error>,
-    /// The first error.
+    /// The first error; `None` if no reading failed.
     pub first_error: Option<Error>,
     /// The latest power. `None` after a failed reading, and until a counter has been read twice.
     pub now: Option<Watts>,
@@ -73,7 +73,7 @@ impl Meter {
                 Some(watts)
             }
             (Reading::Watts(watts), _) => Some(watts),
-            // The difference of two counter readings is right however far apart they are.
+            // The difference of two counter readings is exact even after a long gap.
             (Reading::Joules(joules), Some((then, Reading::Joules(other)))) if joules >= other => {
                 self.add(joules - other, at - then);
                 Some(Watts((joules - other) / (at - then)))
@@ -93,6 +93,7 @@ impl Meter {
     }
 
     /// Returns the mean power over the covered time, or the latest power if no time is covered.
+    /// `None` if no reading gave power.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Limit on the bytes of a program's standard output that are kept, and on those of its standard
-/// error. The rest is read and dropped.
+/// Limit on the bytes that are kept of a program's standard output, and of its standard error.
+/// Further bytes are read and dropped.
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// Limit on the characters of standard error that an error quotes, from its beginning.
@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Runs a program, and returns its standard output.
 ///
 /// # Errors
-/// The program is not installed, cannot be started, or exits with a status other than 0. Or it runs
-/// longer than `time`: it is then killed with its process group.
+/// The program is not installed, cannot be started, exits with a status other than 0, or runs
+/// longer than `time`. In the last case the program is killed with its process group.
 pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<String, Cause> {
     let begun = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

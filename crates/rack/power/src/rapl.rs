@@ -33,10 +33,10 @@ pub struct Zone {
     pub range_uj: u64,
 }
 
-/// Returns the counters to add up, by folder: those of processor packages, and of memory, which
-/// packages do not include. Left out are parts of a package (`core`, `uncore`), the whole platform
-/// (`psys`) and a second interface to the same counters (`intel-rapl-mmio`): they would count
-/// twice.
+/// Returns the counters to add up, by folder: the counters of processor packages, and those of
+/// memory, because a package's counter does not include memory. Left out are parts of a package
+/// (`core`, `uncore`), the whole platform (`psys`) and a second interface to the same counters
+/// (`intel-rapl-mmio`): their energy would be counted twice.
 ///
 /// # Errors
 /// [`Cause::Nonsense`] if the value or the range of a counter is not an integer from 0 to 2^62.

@@ -33,15 +33,16 @@ pub fn members(value: &Value, url: &str) -> Result<Vec<String>, Cause> {
         .collect()
 }
 
-/// Follows a link of a resource, and returns its path.
+/// Returns the path of a resource's link `name`. `None` if the resource has no such link, or if the
+/// link leads to another host than `url`.
 #[must_use]
 pub fn link(value: &Value, name: &str, url: &str) -> Option<String> {
     value.get(name).and_then(|link| path(link, url))
 }
 
-/// Returns a link's path on the controller at `url`. Returns `None` if the link leads to another
-/// host, since the credentials are only for this controller. Some controllers write links with
-/// their own scheme and address.
+/// Returns a link's path on the controller at `url`. Some controllers write links with their own
+/// scheme and address, which are removed. Returns `None` if the link leads to another host, since
+/// the credentials are only for this controller.
 fn path(value: &Value, url: &str) -> Option<String> {
     let link = value.get("@odata.id")?.as_str()?;
     let path = link.strip_prefix(url).unwrap_or(link);
@@ -78,8 +79,8 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
 /// power supplies are added up.
 ///
 /// # Errors
-/// A number is negative or implausibly large, or the total is 0 or missing although a supply is on
-/// that has no number.
+/// A number is negative or implausibly large, or the total is 0 or missing although a supply that
+/// is on has no number.
 pub fn power(value: &Value) -> Result<Option<Watts>, Cause> {
     if let Some(whole) =
         number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0)
@@ -255,9 +256,9 @@ impl Requests<'_> {
         Ok(None)
     }
 
-    /// Finds the chassis that reports power: the chosen one, or the only one. A chassis whose field
-    /// is empty at the moment also counts: otherwise another chassis would be used, which may be a
-    /// part of it.
+    /// Finds the chassis that reports power: the chosen chassis, or the only one. A chassis whose
+    /// power field is empty at the moment also counts. Otherwise another chassis would be read,
+    /// which may be a part of the right one.
     fn find(&mut self, chosen: Option<&str>) -> Result<Found, Cause> {
         let list = self.linked(CHASSIS)?;
         let list =

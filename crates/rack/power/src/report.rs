@@ -49,13 +49,15 @@ pub struct TargetReport {
     pub of: TargetKind,
     /// Number of instances on the server or chassis.
     pub instances: usize,
-    /// The present power, W.
+    /// The present power, W. `None` if a sensor that counts has no present reading, or if no sensor
+    /// covers the server or chassis.
     pub now: Option<Watts>,
-    /// Mean power, W.
+    /// Mean power, W. `None` if a sensor that counts gave no reading, or if no sensor covers the
+    /// server or chassis.
     pub watts: Option<Watts>,
-    /// Mean power per instance, W.
+    /// Mean power per instance, W. `None` without mean power, or without instances.
     pub watts_per_instance: Option<Watts>,
-    /// Energy, J.
+    /// Energy, J. `None` without mean power.
     pub joules: Option<f64>,
     /// Seconds without energy readings, of the sensor that misses the most.
     pub unread: f64,
@@ -77,9 +79,10 @@ pub struct SensorReport {
     /// Whether the sensor counts towards the energy of its server or chassis. Other sensors are
     /// reported only for comparison.
     pub counts: bool,
-    /// The present power, W.
+    /// The present power, W. `None` if the last reading failed, or if a counter has been read only
+    /// once.
     pub now: Option<Watts>,
-    /// Mean power, W.
+    /// Mean power, W. `None` if no reading gave power.
     pub watts: Option<Watts>,
     /// Highest power, W.
     pub peak: Watts,
@@ -87,13 +90,13 @@ pub struct SensorReport {
     pub joules: f64,
     /// Seconds over which `joules` was measured.
     pub covered: f64,
-    /// Seconds that were not measured. Less than half an interval counts as 0.
+    /// Seconds that were not measured. A time below half an interval is reported as 0.
     pub unread: f64,
     /// Number of readings.
     pub reads: u64,
     /// Number of failed readings.
     pub failed: u64,
-    /// The first error.
+    /// The first error; `None` if no reading failed.
     pub error: Option<String>,
     /// Power over time: seconds and W.
     pub points: Vec<(f64, f64)>,
@@ -107,7 +110,7 @@ pub struct Total {
     pub of: TargetKind,
     /// Mean power, W.
     pub watts: Watts,
-    /// Mean power per instance, W.
+    /// Mean power per instance, W. `None` if there are no instances.
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: f64,
@@ -117,8 +120,8 @@ pub struct Total {
     pub there_are: usize,
     /// Instances on the servers or chassis with readings.
     pub instances: usize,
-    /// Share of the time of all servers or chassis that was not measured, 0 to 1. The energy of
-    /// that time is missing in `joules`.
+    /// Share of the time that was not measured, over all servers or chassis: 0 to 1. `joules` lacks
+    /// the energy of that time.
     pub unread: f64,
 }
 
@@ -174,8 +177,8 @@ impl Report {
     }
 
     /// Returns the energy in joules per million operations, for `operations` done during the
-    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows: the
-    /// operations of all servers would be divided by the energy of some.
+    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows, because
+    /// the energy would then be that of some servers and the operations those of all.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total
@@ -183,8 +186,8 @@ impl Report {
             .map(|total| total.joules / (operations as f64 / 1e6))
     }
 
-    /// Returns the energy in joules per million operations of a load that ran for another time, at
-    /// the measured power. `None` under the conditions of [`Report::joules_per_million`].
+    /// Returns the energy in joules per million operations of a load that ran at another time, at
+    /// the measured power. Returns `None` under the conditions of [`Report::joules_per_million`].
     #[must_use]
     pub fn joules_per_million_over(&self, operations: u64, seconds: f64) -> Option<f64> {
         let total = self.total.filter(|total| operations > 0 && total.unread <= 1.0 - COVERED);

@@ -1,6 +1,6 @@
-//! Reads sensors on threads, at fixed times. Each sensor has a thread of its own: a sensor that
-//! hangs until its timeout misses only its own times, and readings do not pile up. Since a reading
-//! may start a program, the number of readings that run at once is bounded.
+//! Reads sensors on threads, at fixed times. Each sensor has a thread of its own: if a sensor hangs
+//! until its timeout, only this sensor misses readings, and its readings do not pile up. Since a
+//! reading may start a program, the number of readings that run at once is bounded.
 
 use crate::meter::Meter;
 use crate::report::{MeasuredTarget, Report};

@@ -34,7 +34,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Known reasons: words of the message, what these mean, and what to do.
+/// Known reasons: a part of the message, what it means, and what to do.
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "host key verification failed",

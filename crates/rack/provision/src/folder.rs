@@ -168,8 +168,8 @@ impl Folder {
     }
 
     /// Packs the jars into one archive, unless there is an archive of these jars already. Returns
-    /// its mark, which depends on the names and sizes of the jars: the archive is `MARK.tar`, and a
-    /// file `MARK` is in it.
+    /// the name of the archive without `.tar`. The name contains a checksum of the names and sizes
+    /// of the jars. The archive also contains a file of that name, which lists the jars.
     fn pack(&self, jars: &Path) -> Result<String, Error> {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(jars).map_err(Error::file(jars))? {
@@ -184,8 +184,8 @@ impl Folder {
         lines.sort_unstable();
         let list = lines.concat();
         let mark = format!("jars-{}-{:08x}", names.len(), checksum(list.as_bytes()));
-        // Each version of the jars has an archive of its own, in its place only when it is
-        // complete: a name that is there must not stand for half an archive or for other jars.
+        // Each version of the jars has an archive of its own. An archive gets its final name only
+        // when it is complete, so that the name never stands for half an archive or for other jars.
         let (archive, marked) = (self.file(&format!("{mark}.tar")), self.file(&mark));
         if archive.exists() {
             return Ok(mark);

@@ -1,5 +1,5 @@
-//! Runs hosts as virtual machines with kernels of their own. They use User-Mode Linux, a kernel
-//! that runs as a process, with systemd, disks, a clock and an ssh server.
+//! Runs hosts as guests: virtual machines with kernels of their own. They use User-Mode Linux, a
+//! kernel that runs as a process, with systemd, disks, a clock and an ssh server.
 //!
 //! A guest's folder has all its state: changes to the image (`root-*.cow`), a sparse file for each
 //! disk, and the console's log. The guest's network card is the end of a cable in its namespace;
@@ -22,7 +22,8 @@ pub(crate) const MAX_GUESTS: usize = 16;
 /// one carries the guest's identity.
 pub(crate) const MAX_DISKS: usize = 6;
 
-/// Limits of a guest's memory in MiB. Between these limits it has the memory of the plan.
+/// Lower and upper limit of a guest's memory in MiB. Between the limits, a guest has the memory
+/// that the plan gives the server.
 const LEAST_MEMORY: u64 = 192;
 const MOST_MEMORY: u64 = 2_048;
 

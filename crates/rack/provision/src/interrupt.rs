@@ -29,8 +29,8 @@ struct State {
 }
 
 impl Interrupt {
-    /// Ends the running play, waits for it for at most 15 s, and returns whether it ended; returns
-    /// `false` if none runs. A play that starts later is ended as well.
+    /// Ends the running play, waits for at most 15 s until it ends, and returns whether it ended.
+    /// Returns `false` if no play runs. A play that starts later is ended as well.
     pub fn end(&self) -> bool {
         self.end_within(GRACE)
     }

@@ -1,5 +1,5 @@
 //! Runs a rack on one machine: each host is a network namespace with its own name, folders and ssh
-//! server, or a guest in such a namespace.
+//! server, or a guest (a virtual machine) in such a namespace.
 
 use crate::ansible::SshAccess;
 use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Limit on the servers of a rack in namespaces: the ports of the switch, less that of the
+/// Limit on the servers of a rack in namespaces: the ports of the switch, less the port of the
 /// controlling host.
 pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 
@@ -63,8 +63,8 @@ impl Local {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// Describes a rack of guests, each with a kernel of its own. Their images are in the folder
-    /// `images`, which all racks share. Makes no host yet.
+    /// Describes a rack of guests, which are virtual machines with kernels of their own. Their
+    /// images are in the folder `images`, which all racks share. Makes no host yet.
     #[must_use]
     pub fn with_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }

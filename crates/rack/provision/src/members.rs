@@ -1,5 +1,5 @@
-//! Records in the rack's folder which instances are on its ring, since a description that has
-//! changed no longer shows it.
+//! Records in the rack's folder which instances are on its ring. The description alone does not say
+//! this, because it may have changed since the ring was started.
 
 use crate::{Error, Folder, InstanceProcess, ProcessState};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Asks hosts which processes run. nodetool reports what other instances believe, which may be some
+//! Asks hosts which processes run. nodetool reports what other instances know, which may be some
 //! seconds old.
 
 use crate::ansible::SshAccess;
@@ -43,8 +43,8 @@ pub struct InstanceProcess {
     pub alive: ProcessState,
 }
 
-/// Asks all hosts about their instances of Cassandra, several hosts at a time. Hosts that do not
-/// answer only delay the result by ssh's timeouts.
+/// Asks all hosts about their instances of Cassandra, several hosts at a time. A host that does not
+/// answer delays the result by ssh's timeout.
 #[must_use]
 pub fn survey(access: &SshAccess, user: &str, hosts: &[Host]) -> Vec<InstanceProcess> {
     survey_hosts(access, user, hosts, &|host| {

@@ -125,7 +125,7 @@ fn jobs_and_guests_are_on_all_hosts() {
     let output = rack.ask(0, &format!("{conf} sinfo --noheader --Node --format='%N %c %m'"));
     assert_eq!(output, "c0-n1 2 960\nc0-n2 2 960\nc0-n3 2 960", "cores and memory of the plan");
 
-    // Each host has guests of its own.
+    // Each host has virtual machines of its own.
     let guest = "<domain type='qemu'><name>mine</name><memory \
                  unit='MiB'>64</memory><os><type>hvm</type></os></domain>";
     rack.ask(1, &format!("echo \"{guest}\" > /run/guest && virsh --quiet define /run/guest"));

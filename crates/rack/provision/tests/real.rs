@@ -1,5 +1,5 @@
-//! Real Ansible brings two hosts of this machine, with real ssh servers, to a plan with a real
-//! Cassandra each.
+//! Real Ansible sets up two hosts of this machine, which have real ssh servers, as a plan says.
+//! Each host gets a real Cassandra.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};

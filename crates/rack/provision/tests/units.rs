@@ -1,4 +1,5 @@
-//! systemd keeps a rack's instances running: a guest with a real Cassandra.
+//! Tests that systemd keeps a rack's instances running, on a guest (a virtual machine) with a real
+//! Cassandra.
 #![allow(dead_code, reason = "of what there is of guests this uses a part")]
 
 use crate::guest;

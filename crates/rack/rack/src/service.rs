@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const ETCD_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
 
-/// Ports: the first of coordinators, the second of storage servers.
+/// Ports: the first for coordinators, the second for storage servers.
 const COORDINATOR_PORT: u16 = 11100;
 const STORE_PORT: u16 = 11101;
 

@@ -22,7 +22,7 @@ const READS_PER_DISK: usize = 16;
 const WRITES_PER_CORE: usize = 8;
 const LEAST_AT_ONCE: usize = 8;
 
-/// With a smaller heap, caches and buffers are small too.
+/// With a smaller heap than this, caches and buffers are also small.
 const SMALL: f64 = 1024.0 * MIB;
 
 /// Settings of an instance.
@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// Returns whether the heap is so small that caches and buffers must be small too.
+    /// Returns whether the heap is so small that caches and buffers must also be small.
     #[must_use]
     pub fn small(&self) -> bool {
         (self.heap_mib as f64) * MIB < SMALL

@@ -7,7 +7,7 @@ use std::path::Path;
 const GIVE_UP_AFTER: u32 = 3;
 const GIVE_UP_WITHIN: u32 = 600;
 
-/// How long a unit may take to stop, in seconds: it first writes its memory to disk.
+/// How long a unit may take to stop, in seconds: Cassandra first writes its memory to disk.
 const STOP_PATIENCE: u32 = 120;
 
 /// Number of open files and of memory maps that a unit may have: a database needs many.

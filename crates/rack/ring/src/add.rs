@@ -20,7 +20,7 @@ pub struct JoinedInstance {
     pub name: String,
     /// The instance's address.
     pub address: IpAddr,
-    /// The instance's tokens, which lie between those of the other instances.
+    /// The instance's tokens, which lie between the tokens of the other instances.
     pub tokens: Vec<i64>,
     /// The instance's part of all rows, each counted once: 0 to 1.
     pub share: f64,
@@ -48,8 +48,8 @@ pub struct Added {
 /// # Errors
 /// No ring exists yet; an instance is leaving or not well; a name is unknown; the plan with the new
 /// instances cannot be built; a file cannot be written; an instance does not join; rows cannot be
-/// cleaned up; the watcher cannot show an event; or Ansible fails. What has been done remains, and
-/// the same call continues with the rest.
+/// cleaned up; the watcher cannot show an event; or Ansible fails. The steps that were done remain
+/// in effect, and the same call, repeated, does the rest.
 pub fn add(
     deployment: &mut Deployment,
     names: &[String],

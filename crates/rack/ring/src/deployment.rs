@@ -113,8 +113,8 @@ impl Deployment {
         &self.plan.spec.name
     }
 
-    /// Runs `work` in the hosts' network. If the hosts are on this machine, that is in their
-    /// namespace, and threads that `work` starts stay there.
+    /// Runs `work` in the hosts' network. If the hosts are on this machine, this network is that of
+    /// their namespace, and threads that `work` starts stay in it.
     ///
     /// # Errors
     /// [`Error::Namespace`] if the namespace cannot be opened, and [`Error::Enter`] if the thread
@@ -190,11 +190,11 @@ impl Deployment {
         Err(Error::Refused(format!("no instance answers: {why}")))
     }
 
-    /// Brings the servers to the plan, and starts instances and services that do not run. If the
-    /// hosts are on this machine, they are made first. `jars` is the folder of Cassandra's jars; it
-    /// may be empty if the description has no Cassandra. With `check`, nothing on the servers is
-    /// changed, but the rack's folder is written and hosts on this machine are made. `limit` names
-    /// servers, separated by commas; `None` means all servers.
+    /// Installs on the servers what the plan describes, and starts instances and services that do
+    /// not run. If the hosts are on this machine, they are made first. `jars` is the folder of
+    /// Cassandra's jars; it may be empty if the description has no Cassandra. With `check`, nothing
+    /// on the servers is changed, but the rack's folder is written and hosts on this machine are
+    /// made. `limit` names servers, separated by commas; `None` means all servers.
     ///
     /// Returns Ansible's recap of each server.
     ///
@@ -241,7 +241,7 @@ impl Deployment {
     }
 
     /// Stops all instances and services; if the hosts are on this machine, removes them. With
-    /// `purge`, removes the rack's folder too.
+    /// `purge`, also removes the rack's folder.
     ///
     /// # Errors
     /// Ansible fails, the watcher cannot show an event, or a host on this machine or the folder

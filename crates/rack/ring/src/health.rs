@@ -75,7 +75,8 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
     Ok(())
 }
 
-/// Returns the entry of an instance in another instance's view of the ring.
+/// Returns the entry of an instance in another instance's view of the ring. `None` if the other
+/// instance does not know it.
 pub(crate) fn node_of<'a>(nodes: &'a [Node], instance: &Instance) -> Option<&'a Node> {
     let address = instance.address.to_string();
     nodes.iter().find(|node| node.address == address)

@@ -1,9 +1,9 @@
 //! Changes a running Cassandra ring one instance at a time.
 //!
-//! A [`Deployment`] is a planned rack together with its servers. [`Deployment::up`] brings them to
-//! the plan and starts them; [`rolling`] restarts instances one after the other; [`replace`]
-//! restores an instance that lost its data; [`add`] and [`remove`] change which instances the ring
-//! has. All of these
+//! A [`Deployment`] is a planned rack together with its servers. [`Deployment::up`] installs on the
+//! servers what the plan describes, and starts them; [`rolling`] restarts instances one after the
+//! other; [`replace`] restores an instance that lost its data; [`add`] and [`remove`] change which
+//! instances the ring has. All of these
 //!
 //! - refuse to begin while an instance that they depend on is down, or while another change is not
 //!   finished;
@@ -11,8 +11,8 @@
 //!   call, repeated after an interruption, continues with the rest;
 //! - report each step to a [`Watcher`], and ask the watcher between steps whether to stop.
 //!
-//! They block, for minutes if rows must move. A rack allows only one of them at a time: hold
-//! [`Deployment::lock`] meanwhile.
+//! They block until they are done, for minutes if rows must move. A rack allows only one of them at
+//! a time, so hold [`Deployment::lock`] while you call one.
 
 mod add;
 mod deployment;

@@ -7,8 +7,8 @@ use sprat_plan::Plan;
 use sprat_provision::{Members, Node, ProcessState, RingState, survey};
 use sprat_rack::{Host, Instance, hosts};
 
-/// Number of instances that must stay for one to leave in order: Cassandra keeps three replicas of
-/// its own tables, and does not let an instance leave if fewer would stay.
+/// Number of instances that must stay for an instance to leave in order. Cassandra keeps three
+/// replicas of its own tables, and refuses to let an instance leave if fewer than three would stay.
 const OWN_REPLICAS: usize = 3;
 
 /// The instances to remove, and how to remove them.
@@ -49,10 +49,10 @@ struct Step<'a> {
 /// stops. `deployment.plan` becomes the plan without the removed instances.
 ///
 /// # Errors
-/// Before anything is changed: the name is unknown, an instance that stays is not well, too few
-/// would stay for all replicas, another instance is joining or leaving, or the instance's state
-/// contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail; the same call then
-/// continues with the rest.
+/// Before anything is changed: no ring exists yet, the name is unknown, an instance that stays is
+/// not well, too few instances would stay for all replicas, another instance is joining or leaving,
+/// or the instance's state contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail.
+/// The same call, repeated, then does the rest.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,
@@ -174,7 +174,8 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// Returns the state of the instance as one of the instances that stay sees it.
+    /// Returns the state of the instance as one of the instances that stay sees it. `None` if that
+    /// instance does not know it.
     fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())
@@ -240,8 +241,8 @@ impl Step<'_> {
             members.write(folder)
         };
         if members.instances[name].state == RingState::Joining {
-            // The other instances still have all its rows, and forget an instance that has not
-            // joined.
+            // The other instances still have all of this instance's rows, and they forget an
+            // instance that has not joined.
             if !matches!(self.process(), ProcessState::Unreachable { .. }) {
                 self.deployment
                     .run_command(self.host, &format!("test ! -e {program} || {program} stop"))?;

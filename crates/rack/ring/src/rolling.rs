@@ -27,10 +27,10 @@ pub struct RollingReport {
     pub of: usize,
 }
 
-/// Restarts the instances that `kind` means, one after the other. Each flushes its memory to disk,
-/// stops, gets its files, and starts; the next instance follows when all see this one as up and
-/// normal. `limit` names servers or instances; if it is empty, all are meant. With `check`, nothing
-/// on the servers is changed, but the rack's folder is written.
+/// Restarts the instances that `kind` selects, one after the other. Each flushes its memory to
+/// disk, stops, gets its files, and starts. The next instance follows when all instances see this
+/// one as up and normal. `limit` names servers or instances; if it is empty, all instances are
+/// selected. With `check`, nothing on the servers is changed, but the rack's folder is written.
 ///
 /// # Errors
 /// An instance is leaving or, unless `check`, not well; a name is unknown; a file cannot be

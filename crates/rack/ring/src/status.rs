@@ -30,8 +30,8 @@ pub struct InstanceStatus {
     /// The instance's process, as its host reports it.
     #[serde(flatten)]
     pub alive: ProcessState,
-    /// The instance's state on the ring, as another instance reports it; `None` if that does not
-    /// know it.
+    /// The instance's state on the ring, as another instance reports it. `None` if the other
+    /// instance does not know this one.
     pub node: Option<Node>,
 }
 
@@ -63,7 +63,8 @@ impl Status {
 
 impl Deployment {
     /// Asks all hosts for the processes of their instances and services, and one instance for its
-    /// view of the ring. An instance that has just died is still up in that view for some seconds.
+    /// view of the ring. This view still shows an instance that has just died as up for some
+    /// seconds.
     ///
     /// # Errors
     /// [`Error::Refused`] if instances run, but none of them answers.

@@ -6,7 +6,7 @@ use std::io;
 /// An event of a change.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The change turns to the next instance.
+    /// The change begins to work on the next instance.
     Instance {
         /// The instance.
         name: &'a str,
@@ -17,7 +17,7 @@ pub enum Event<'a> {
     },
     /// The change begins a step, such as a task that Ansible runs.
     Doing(&'a str),
-    /// The last step continues. Sent about once a second while a change waits.
+    /// The last step goes on. Sent about once a second while a change waits.
     Waiting,
     /// With `check`: a line that Ansible prints about what it would change.
     Checked(&'a str),
@@ -69,9 +69,9 @@ pub trait Watcher {
 /// How a change ended that the watcher can stop between two steps.
 #[derive(Debug)]
 pub enum Ended<T> {
-    /// The complete change is done.
+    /// The change is complete.
     Done(T),
-    /// The watcher stopped the change; the same call continues with the rest. The phrase follows
+    /// The watcher stopped the change. The same call, repeated, does the rest. The phrase follows
     /// "stopped" and reports the progress, such as ", 2 of 3 have joined".
     Stopped(String),
 }

@@ -1,4 +1,4 @@
-//! Tests refusals, and plans, which need no server.
+//! Tests changes that are refused, and plans. Neither needs a server.
 
 use sprat_plan::Spec;
 use sprat_provision::{Members, RingState};
@@ -116,7 +116,8 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     );
 }
 
-/// Otherwise the list that was read before would overwrite what another process has written since.
+/// Without this check, the list that was read before would overwrite what another process has
+/// written since.
 #[test]
 fn a_rack_that_has_changed_since_it_was_opened_cannot_be_locked() {
     let folder = tempfile::tempdir().unwrap();

@@ -90,10 +90,10 @@ pub enum Class {
 /// The condition under which a change is kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keep {
-    /// If it improves latency by more than the measurements' margin.
+    /// The change improves latency by more than the measurements' margin.
     Better,
-    /// If it does not worsen latency by more than the margin: it prevents an event that is rare but
-    /// costly.
+    /// The change does not worsen latency by more than the margin. This suffices for changes that
+    /// prevent a rare but costly event.
     NotWorse,
 }
 
@@ -117,7 +117,7 @@ impl Class {
         Self::Speculation,
     ];
 
-    /// Returns its name.
+    /// Returns the class's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl Class {
         }
     }
 
-    /// Returns the class of this name.
+    /// Returns the class of this name, or `None` if there is no such class.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)

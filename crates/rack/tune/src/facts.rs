@@ -17,14 +17,14 @@ const MAX_CORES: usize = 65_536;
 pub struct Facts {
     /// Number of cores.
     pub cores: usize,
-    /// Whether systemd is its init.
+    /// Whether the host's init is systemd.
     pub systemd: bool,
-    /// Whether irqbalance runs, which already spreads interrupts.
+    /// Whether irqbalance runs, which already spreads interrupts over the cores.
     pub irqbalance: bool,
     /// Names in `/sys/block` of the disks that hold instances' data, including the members of
     /// arrays.
     pub disks: Vec<String>,
-    /// Interrupt numbers of its network cards, by card.
+    /// Interrupt numbers of the host's network cards, by card.
     pub irqs: BTreeMap<String, Vec<u32>>,
     /// Contents of kernel files, by path.
     pub values: BTreeMap<String, String>,
@@ -122,7 +122,8 @@ impl Facts {
     }
 }
 
-/// Returns the selected choice of a kernel file: `madvise` of `always [madvise] never`.
+/// Returns the selected choice of a kernel file: `madvise` if the file contains `always [madvise]
+/// never`.
 #[must_use]
 pub fn chosen(text: &str) -> &str {
     let text = text.trim();

@@ -24,8 +24,8 @@ const BACKLOG: u64 = 4_096;
 /// limits are kept.
 const SOCKET_BYTES: u64 = 16 << 20;
 
-/// The advised time of silence, in seconds, after which a connection is probed: firewalls forget
-/// silent connections after some minutes. Shorter times are kept.
+/// The advised time, in seconds, after which a silent connection is probed: firewalls forget silent
+/// connections after some minutes. Shorter times are kept.
 const KEEP_ALIVE_SECONDS: u64 = 60;
 
 const PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -137,8 +137,8 @@ fn advice(facts: &Facts) -> Vec<(Class, String, String)> {
     all
 }
 
-/// Returns the three limits of a connection's memory with a larger maximum, or `None` if the
-/// maximum is large enough.
+/// Returns the three limits on a connection's memory (minimum, default, maximum) with a larger
+/// maximum. Returns `None` if the maximum is large enough.
 fn widened(facts: &Facts, path: &str) -> Option<String> {
     let numbers: Vec<u64> =
         facts.value(path)?.split_whitespace().map_while(|word| word.parse().ok()).collect();

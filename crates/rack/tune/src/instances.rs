@@ -17,8 +17,8 @@ const CONCURRENT_FROM_MIB: u64 = 1_024;
 /// The largest number of cores with which the serial collector is tried.
 const SERIAL_UP_TO: usize = 2;
 
-/// Compaction throughput of an instance. It suffices for the writes of small servers; more would
-/// slow down reads.
+/// Compaction throughput of an instance. It suffices for the writes of small servers; a higher
+/// throughput would slow down reads.
 const COMPACTION: &str = "64MiB/s";
 const COMPACTION_LOW: &str = "16MiB/s";
 
@@ -30,7 +30,7 @@ const MIB: f64 = 1_048_576.0;
 pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let Some(cassandra) = &spec.cassandra else { return Vec::new() };
     let present = Settings::of(spec, cassandra);
-    // The settings without a described heap and collector.
+    // The settings that the plan chooses if the description names neither heap nor collector.
     let mut defaults = cassandra.clone();
     (defaults.heap, defaults.collector) = (None, None);
     let advised = Settings::of(spec, &defaults);

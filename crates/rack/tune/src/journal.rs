@@ -20,12 +20,14 @@ pub const MAX_ENTRIES: usize = 1_000;
 pub enum TrialState {
     /// The candidate is being tried, or tuning was interrupted during the trial.
     Trying,
-    /// The candidate improved the score, or did not worsen it if its class requires no more. It
-    /// stays in effect.
+    /// The candidate improved the score, or, if its class requires no more, did not worsen the
+    /// score. The candidate stays in effect.
     Kept,
-    /// The candidate did not help, or tuning was stopped or interrupted. It was undone.
+    /// The candidate did not help, or tuning was stopped or interrupted. The candidate's changes
+    /// were undone.
     Undone,
-    /// The candidate could not be applied or measured, for the given reason. It was undone.
+    /// The candidate could not be applied or measured, for the given reason. The candidate's
+    /// changes were undone.
     Failed(String),
 }
 
@@ -58,9 +60,9 @@ pub struct Entry {
 /// it the changes that restore the earlier settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Journal {
-    /// The measurement before the first change.
+    /// The measurement before the first change. `None` if nothing was measured yet.
     pub before: Option<Measured>,
-    /// The measurement after the last candidate.
+    /// The measurement after the last candidate. `None` if tuning did not get that far.
     pub after: Option<Measured>,
     /// The relative difference of two measurements of the same settings
     /// ([`margin`](crate::margin)).

@@ -6,7 +6,7 @@ use sprat_load::LoadReport;
 /// Lower limit on the margin: on any machine a smaller relative difference is noise.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// Upper limit on the margin: a larger improvement counts even on a noisy machine.
+/// Upper limit on the margin: an improvement of more than this counts even on a noisy machine.
 const MOST_MARGIN: f64 = 0.5;
 
 /// The latency, in ms, that stands for a window without answers.
@@ -69,8 +69,9 @@ impl Measured {
     }
 }
 
-/// Returns the relative difference of the scores of two measurements of the same settings, limited
-/// to 0.05 to 0.5. Differences below the margin between other settings are noise.
+/// Returns the margin: the relative difference of the scores of two measurements of the same
+/// settings, limited to 0.05 to 0.5. If two settings differ by less than the margin, the difference
+/// is noise.
 #[must_use]
 pub fn margin(one: &Measured, other: &Measured) -> f64 {
     let (small, large) = (one.score.min(other.score), one.score.max(other.score));

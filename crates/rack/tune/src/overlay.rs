@@ -18,9 +18,9 @@ const MIB: f64 = 1_048_576.0;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overlay {
-    /// Heap, MiB; `None` leaves the description's.
+    /// Heap, MiB; `None` leaves the heap of the description.
     pub heap_mib: Option<u64>,
-    /// Garbage collector; `None` leaves the description's.
+    /// Garbage collector; `None` leaves the collector of the description.
     pub collector: Option<Collector>,
     /// Settings of `cassandra.yaml`.
     pub yaml: BTreeMap<String, Value>,

@@ -22,8 +22,8 @@ pub trait Subject {
     /// made.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
-    /// Restarts all instances that were measured since their last start, and waits until the rack
-    /// is healthy.
+    /// Restarts all instances that have been measured since they last started, and waits until the
+    /// rack is healthy.
     ///
     /// # Errors
     /// An instance does not restart, or the rack does not become healthy in time.
@@ -73,7 +73,7 @@ pub enum TuneError {
         /// The error.
         why: String,
     },
-    /// The journal has [`MAX_ENTRIES`] entries, most from earlier runs.
+    /// The journal has [`MAX_ENTRIES`] entries, mostly from earlier runs.
     #[error(
         "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`) to \
          start again"

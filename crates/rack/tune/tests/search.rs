@@ -19,7 +19,8 @@ struct Rack<'a> {
     world: &'a mut World,
     /// Factor of a setting, `path = value`, on latency.
     factors: &'a BTreeMap<String, f64>,
-    /// Factors by which measurements err, used in turn, from the start again after the last.
+    /// Factors by which measurements err, one for each measurement. After the last factor, the
+    /// first is used again.
     noise: Vec<f64>,
     measured: usize,
     /// Number of calls after which everything fails.
@@ -27,8 +28,8 @@ struct Rack<'a> {
     calls: usize,
     /// Number of measurements after which tuning is asked to stop.
     stops_at: usize,
-    /// Each measurement since instances started multiplies latency by this factor: instances get
-    /// faster.
+    /// Each measurement since the instances started multiplies latency by this factor, because
+    /// instances get faster while they run.
     warmth: f64,
     /// Measurements since instances started.
     age: i32,
@@ -205,8 +206,8 @@ fn noise_is_no_improvement() {
     assert_eq!(states(&journal), [TrialState::Undone]);
 }
 
-/// Instances are slow just after their start. This must not count against a change with a restart,
-/// nor for a change without one.
+/// Instances are slow just after their start. This must count neither against a change that
+/// restarts them, nor in favour of a change that does not.
 #[test]
 fn warm_instances_are_not_taken_for_faster() {
     let folder = tempfile::tempdir().expect("a folder");

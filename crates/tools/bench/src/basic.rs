@@ -1,6 +1,6 @@
 //! The basic latency table: one client reads and writes objects of 100 B to 1 MB with keys of 30 B.
-//! The results stand next to the figures that \[MMS\] published ("RAMCloud on Micro Modular Server
-//! with ATOM C2000", May 2014).
+//! The output shows the results next to the figures that \[MMS\] published ("RAMCloud on Micro
+//! Modular Server with ATOM C2000", May 2014).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -108,11 +108,11 @@ pub struct Settings {
     pub depth: usize,
     /// Whether clients send the next operation after an answer (closed) or at given times (open).
     pub pace: Pace,
-    /// Warm-up time of a cell. It does not count.
+    /// Warm-up time before each measurement. Its operations do not count.
     pub warm_up: Duration,
-    /// Measuring time of a cell.
+    /// Duration of each measurement.
     pub duration: Duration,
-    /// Number of measurements of each cell and target.
+    /// Number of measurements of each line of the table, for each target.
     pub rounds: usize,
     /// Object sizes in bytes.
     pub sizes: Vec<usize>,
@@ -179,7 +179,7 @@ pub struct Cell {
 
 /// Measures the table of each target. For every kind and size the targets alternate, `rounds`
 /// times, so that changes of the machine affect all targets. Calls `progress` with a description of
-/// each cell before measuring the cell.
+/// each measurement before it begins.
 ///
 /// # Errors
 /// When a target's connection breaks, or the target's memory is too small for the objects of a

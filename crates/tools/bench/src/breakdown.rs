@@ -2,13 +2,14 @@
 //! code, driver and network, and client code.
 //!
 //! ```text
-//! Co   from the call until the driver takes the request over
-//! Uo   driver, network, driver                                 } known as a sum only: two
-//! S    from the driver that brought it to the one that takes   } machines' clocks differ
-//!      the answer over
-//! Ui   driver, network, driver
-//! Ci   from the driver that brought the answer to the caller
+//! Co   client: from the call until its driver takes the request over
+//! Uo   client's driver, network, server's driver
+//! S    server: from its driver's receipt of the request until its driver takes the answer over
+//! Ui   server's driver, network, client's driver
+//! Ci   client: from its driver's receipt of the answer until the call returns
 //! ```
+//!
+//! Only the sum of Uo and Ui is known, because the clocks of two machines differ.
 //!
 //! Client and server take a time stamp where a request enters or leaves their drivers; the server
 //! reports the medians of its times as counters.
@@ -49,7 +50,7 @@ const MOST_KEYS: usize = 10_000;
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
 /// A stage inside the server, with the names of two counters: the median of the stage's time, and
-/// the mean of its events.
+/// the mean number of hardware events in the stage.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     time: &'static str,
@@ -260,8 +261,9 @@ fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
         .table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
 }
 
-/// Adds a drawing for each size, with bars for the read, the write, and the ping. Of the times to
-/// and from the server only the sum is known; the drawing shows each as half of the sum.
+/// Adds a drawing for each size, with bars for the read, the write, and the ping. Only the sum of
+/// the times to and from the server is known, so the drawing shows each of the two as half of the
+/// sum.
 fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     const KINDS: [&str; 7] = [
         "client code (Co, Ci)",

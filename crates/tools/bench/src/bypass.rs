@@ -26,7 +26,7 @@ const XDP: &str = "sprat fast+dpdk af_xdp";
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 
-/// Number of round trips on the lowest rung, which uses only shared memory.
+/// Number of round trips over the lowest path of the ladder, which is shared memory alone.
 const ROUND_TRIPS: u64 = 1_000_000;
 
 /// Number of reads in the distribution: enough for a thousand beyond p99.9.

@@ -40,7 +40,8 @@ pub struct Cables {
 impl Cables {
     /// Moves the calling thread into a new network namespace with a loopback interface, and makes
     /// the cables there. Threads and processes inherit the namespace from the thread that starts
-    /// them, so call this before starting others. The namespace ends when the last of them ends.
+    /// them, so call this before you start other threads or processes. The namespace ends with the
+    /// last thread in it.
     ///
     /// # Errors
     /// `ip` is missing, or the machine does not allow the namespace or the cables. The text has the

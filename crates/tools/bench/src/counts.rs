@@ -20,9 +20,9 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::{Duration, Instant};
 
-/// Limit on the operations of a kind and size that are counted; as many precede them uncounted.
-/// Fewer are counted if they take longer than [`Lab::duration`]: if both ends share a core, each
-/// answer may take a time slice of some milliseconds.
+/// Limit on the operations of a kind and size that are counted. The same number of operations
+/// precedes them, uncounted. Fewer are counted if they take longer than [`Lab::duration`]: if both
+/// ends share a core, each answer may take a time slice of some milliseconds.
 const OPERATIONS: usize = 1_000;
 
 /// Mean events of one kind of operation.

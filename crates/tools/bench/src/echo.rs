@@ -20,7 +20,8 @@ use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 /// starts.
 pub const MAX_FRAME: usize = 60_000;
 
-/// Lower limit on the length of an echoed frame, in bytes: the operation's tag must fit.
+/// Lower limit on the length of an echoed frame, in bytes: the frame must have room for the tag,
+/// the number that identifies the operation.
 pub const MIN_FRAME: usize = 8;
 
 /// Interval at which a sleeping echo server checks whether it should end.
@@ -61,8 +62,8 @@ impl EchoServer {
     /// Starts an echo server, pinned to `core` if given, that spins or sleeps while it waits.
     ///
     /// # Errors
-    /// When no socket can be bound, the process may not use `core`, or the thread cannot be
-    /// started.
+    /// When no socket can be bound, the process is not allowed to use `core`, or the thread cannot
+    /// be started.
     pub fn start(carrier: Carrier, wait: Wait, core: Option<usize>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);

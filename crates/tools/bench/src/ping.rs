@@ -1,5 +1,5 @@
-//! `bench ping`: measures the ladder of round trips to a running server: to its driver, an echo by
-//! the server, and a read.
+//! `bench ping`: measures a ladder of three round trips to a running server: a ping of its driver,
+//! an echo by the server, and a read.
 
 use std::time::{Duration, Instant};
 

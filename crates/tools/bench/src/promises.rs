@@ -1,8 +1,9 @@
 //! Runs benchmarks in chapters, and judges their results against goals.
 //!
 //! Each chapter starts the systems that it compares, measures them alternately, and adds rows with
-//! goals to the [`Findings`]. A figure that could not be measured is a row that misses its goal.
-//! Rows without a goal give additional figures.
+//! goals to the [`Findings`]. If a figure with a goal could not be measured, its row misses the
+//! goal. Rows without a goal give additional figures, or state why this machine cannot measure
+//! them.
 
 use std::path::PathBuf;
 
@@ -95,7 +96,8 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
 }
 
 impl Findings {
-    /// Adds everything to a report: the rows first, then results, tables, figures and notes.
+    /// Adds everything to a report: the rows first, then results, tables, figures and notes in the
+    /// order in which the chapters added them.
     pub fn report(&self, report: &mut Report) {
         report.goals(&self.rows);
         for page in &self.pages {

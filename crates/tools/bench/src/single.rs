@@ -17,8 +17,8 @@ const KEY_BYTES: usize = 30;
 /// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again; the
-/// client needs the clock for its retransmissions.
+/// Number of ticks (some milliseconds) after which an answer is late. Only then is the clock read
+/// again; the client needs the clock for its retransmissions.
 const LATE: u64 = 10_000_000;
 
 /// A client that spins until each answer arrives.

@@ -33,8 +33,8 @@ pub(super) fn operation_timeout(text: &str) -> Result<Duration, String> {
     within(duration(text), Duration::from_millis(1)..=Duration::from_secs(86_400), "1ms to 1d")
 }
 
-/// Parses the bits per second that a copy may use. Rejects 0: other programs take it as "no limit",
-/// but here the copy would never end.
+/// Parses the bits per second that a copy may use. Rejects less than 8 kb/s, and with it 0: other
+/// programs take 0 as "no limit", but here the copy would never end.
 pub(super) fn limit(text: &str) -> Result<u64, String> {
     within(
         rate(text),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use support::sprat;
 
-/// A host process, and its pipes.
+/// A process of the native messaging host, and its pipes.
 struct Host {
     child: Child,
     stdin: Option<ChildStdin>,

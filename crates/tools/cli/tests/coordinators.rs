@@ -123,7 +123,7 @@ impl Cluster {
         connect(&self.list())
     }
 
-    /// Waits until there is a leader other than `not`. Returns the leader and its term.
+    /// Waits until a coordinator other than `not` leads. Returns this leader and its term.
     fn leader(&self, not: Option<usize>) -> (usize, u64) {
         let mut client = self.client();
         let begun = Instant::now();
@@ -276,7 +276,8 @@ fn a_coordinator_that_was_stopped_is_fenced() {
     pause(Duration::from_secs(1));
     let gap = writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::CONT);
-    // It takes itself for the leader until it reads etcd. Its changes until then are rejected.
+    // The old leader takes itself for the leader until it reads etcd. Its changes until then are
+    // rejected.
     let locator = &cluster.coordinators[old].locator;
     let begun = Instant::now();
     while connect(locator).coordinator_leads().is_ok_and(|(leads, _)| leads) {

@@ -1,5 +1,5 @@
-//! Tests `bench distribution` and `bench jitter` by their binary. A few samples show that the
-//! commands take them.
+//! Tests `bench distribution` and `bench jitter` by their binary. A few samples suffice to show
+//! that the commands work.
 
 use crate::support;
 use std::fs;

@@ -89,8 +89,8 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     );
     rack.ok(&["up"]);
 
-    // An instance that has lost its data is not started: it would answer queries about rows that it
-    // does not have.
+    // An instance that has lost its data is not started, because it would answer queries as if the
+    // lost rows had never existed.
     rack.kill("c0-n2");
     let home = rack.home("c0-n2");
     let parts =

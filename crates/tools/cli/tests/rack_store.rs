@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};
 
-/// Extends the description. There is one replica: two would need three servers, so that after a
-/// death no write would be acknowledged and no recovery would end.
+/// Extends the description. Each log has one replica, because two replicas would need three
+/// servers: after a death no write would be acknowledged and no recovery would end.
 const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \
     \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
@@ -113,7 +113,7 @@ fn the_store_is_on_a_rack() {
     assert_eq!(rack.changes(&["up"]), [2, 0, 0]);
     assert_eq!(services(&rack), (Some(0), run(&[])));
     kill(&rack, "store", "c0-n2-store");
-    // The other servers have recovered its objects.
+    // The other servers have recovered the objects of the dead server.
     assert_all(&rack, "milk");
     assert_eq!(rack.changes(&["up"]), [0, 1, 0]);
     assert_all(&rack, "milk");

@@ -1,5 +1,5 @@
-//! Tests sets on several servers, by real processes: `sprat cp --spread` and `--gather`. Either end
-//! is killed during the copy.
+//! Tests files and folders that are spread over several servers (sets), by real processes: `sprat
+//! cp --spread` and `--gather`. Either end is killed during the copy.
 
 use crate::support;
 use serde_json::Value;
@@ -301,7 +301,7 @@ fn fetching_a_set_survives_kills() {
     fetcher.kill().unwrap();
     fetcher.wait().unwrap();
     assert!(!there.exists());
-    // From the other server, while one server is away for some time.
+    // The file is fetched from the other server, while one server is away for some time.
     let more = ["--limit", "300Mb/s", "--retries", "100", "--also", &servers[0].address];
     let mut fetcher = gather(&servers[1], "file", &there, &more).spawn().unwrap();
     watch(&mut fetcher, 170 * MEGABYTE);

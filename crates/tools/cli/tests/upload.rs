@@ -180,7 +180,7 @@ fn files_and_folders_are_sent_and_the_result_is_reported() {
 fn uploads_need_a_token() {
     let (here, there, address) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
-    // Without a token, it refuses to listen where other machines can reach it.
+    // Without a token, the server refuses to listen where other machines can reach it.
     let output = sprat()
         .arg("share")
         .arg(there.path())

@@ -1,5 +1,5 @@
 //! A simulated store and a simulated home, on one thread, which are slow and fail as a test
-//! requires. Tests with real ones are in `rack_bridge.rs` of `cli`.
+//! requires. Tests with a real store and a real Cassandra are in `rack_bridge.rs` of `cli`.
 
 use sprat_bridge::{Cell, Delivery, Error, HomeRow};
 use sprat_client::{Condition, Error as StoreError, Object, ValueType};
@@ -87,7 +87,7 @@ impl World {
     fn next(&mut self) -> u8 {
         self.at += 1;
         let choice = self.choices[self.at % self.choices.len()];
-        // The sequence is repeated with a change.
+        // After its end, the sequence of choices is repeated, multiplied by another number.
         choice.wrapping_mul(
             1 + 2 * u8::try_from(self.at / self.choices.len() % 100).expect("below a hundred"),
         )

@@ -22,8 +22,8 @@ pub struct Failures {
     pub cut_off: usize,
     /// The largest distance, in links, between two chassis that can still reach each other.
     pub diameter: usize,
-    /// Flows in the fullest cable when each chassis sends to each other one, relative to the fabric
-    /// without a failure.
+    /// Flows in the fullest cable when each chassis sends one flow to each other chassis, divided
+    /// by the flows in the fullest cable without a failure.
     pub load: f64,
 }
 

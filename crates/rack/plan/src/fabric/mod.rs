@@ -26,8 +26,8 @@ pub const MAX_LINKS: usize = 1 << 21;
 /// larger fabric these results are `None`.
 pub const MAX_EXAMINED: usize = 1_024;
 
-/// Limit on the steps from switch to switch that an examination may take: some seconds of
-/// computation.
+/// Limit on the switches and links that an examination of the whole fabric may visit, which bounds
+/// it to some seconds.
 pub const MAX_STEPS: usize = 1_000_000_000;
 
 /// The distance to a switch that cannot be reached.
@@ -82,8 +82,8 @@ pub struct Fabric {
     /// classes both directions, are distinguished. If it is true, one switch stands for all
     /// switches.
     pub symmetric: bool,
-    /// For each switch, the index in `all` at which its neighbours begin; last, the length of
-    /// `all`.
+    /// For each switch, the index in `all` at which its neighbours begin. The last entry is the
+    /// length of `all`.
     begin: Vec<usize>,
     all: Vec<Neighbour>,
 }

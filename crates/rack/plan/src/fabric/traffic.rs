@@ -4,8 +4,8 @@
 use super::{Fabric, Routing, UNREACHED};
 use crate::spec::Routes;
 
-/// Distances and loads between chassis. A flow goes from one chassis to another. If each has s
-/// servers, s x s times as many flows go between servers.
+/// Distances and loads between chassis. A flow goes from one chassis to another. If each chassis
+/// has s servers, one flow stands for s x s flows between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// Number of ordered pairs of different chassis by distance: `hops[2]` counts those that are
@@ -13,10 +13,10 @@ pub struct Traffic {
     pub hops: Vec<u64>,
     /// Number of ordered pairs of chassis that cannot reach each other.
     pub unreachable_pairs: u64,
-    /// Flows in the fullest cable when each chassis sends to each other one.
+    /// Flows in the fullest cable when each chassis sends one flow to each other chassis.
     pub all_to_all: f64,
-    /// Flows in the fullest cable when all chassis send to one, for the receiving chassis with
-    /// which this is worst.
+    /// Flows in the fullest cable when all chassis send to one chassis. The receiver is the chassis
+    /// for which this number is highest.
     pub incast: f64,
 }
 
@@ -76,8 +76,8 @@ fn per_cable(fabric: &Fabric, directed: usize, flows: f64) -> f64 {
     flows / fabric.links[directed / 2].count as f64
 }
 
-/// Returns the load of each directed link when each chassis sends one flow to the routing's
-/// chassis.
+/// Returns the load of each directed link when each chassis sends one flow to the chassis to which
+/// `routing` leads.
 fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     let reached = |switch: &usize| routing.hops[*switch] != UNREACHED;
     let mut far_to_near: Vec<usize> = (0..fabric.switches).filter(reached).collect();

@@ -15,8 +15,8 @@ type Time = u64;
 
 const PICOS: f64 = 1e12;
 
-/// A port. It sends one frame after another, so the time at which it is free also shows how much
-/// waits.
+/// A port. It sends one frame after another, so the time at which the port becomes free also shows
+/// how many bytes wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     /// Time to send a byte, in picoseconds.
@@ -257,7 +257,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Ends a request, and schedules those that waited for it.
+    /// Ends a request, and schedules the requests that waited for its end.
     fn end_request(&mut self, random: &mut dyn FnMut() -> u64) {
         self.open -= 1;
         let more = self.requests.len() < self.workload.requests;

@@ -16,7 +16,7 @@ pub(super) enum Node {
 pub(super) struct Paths<'a> {
     pub(super) plan: &'a Plan,
     routing: Vec<Routing>,
-    /// Number of a chassis's servers; `ports` is the number of a server's ports.
+    /// Number of servers in a chassis; `ports` is the number of ports of a server.
     servers: usize,
     ports: usize,
     /// Number of the first port of each directed link.

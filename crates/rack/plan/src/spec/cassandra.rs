@@ -35,7 +35,7 @@ pub struct Cassandra {
     /// Garbage collector of the JVM. The default depends on the heap's size.
     pub collector: Option<Collector>,
     /// Addresses of all instances, server by server. By default the addresses of instances follow
-    /// that of their server.
+    /// the address of their server.
     #[serde(default)]
     pub addresses: AddressList,
     /// Number of seeds. They are on as many different servers as possible.
@@ -50,7 +50,7 @@ pub struct Cassandra {
     /// The largest share of a disk that data may fill; compaction needs the rest.
     #[serde(default = "half")]
     pub fill: f64,
-    /// Whether to plan the ring even if the failure of one server takes the QUORUM of some rows.
+    /// Whether to plan the ring even if the failure of one server leaves some rows without QUORUM.
     #[serde(default)]
     pub accept_loss: bool,
 }
@@ -82,7 +82,7 @@ pub enum TokenAllocation {
 }
 
 /// What counts as a rack for Cassandra. Cassandra puts the replicas of a row into different racks
-/// as long as there are any.
+/// as long as there are enough racks.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum RackAssignment {

@@ -29,7 +29,7 @@ impl Default for FabricSpec {
 pub enum Routes {
     /// All shortest routes, in equal parts: equal-cost multipath.
     Ecmp,
-    /// One shortest route: dimension by dimension in a torus, hypercube or mesh; otherwise by the
-    /// first link.
+    /// One shortest route: dimension by dimension in a torus, hypercube or mesh; in other
+    /// topologies, over the first link that leads nearer to the destination.
     Ordered,
 }

@@ -46,7 +46,7 @@ pub struct Spec {
     /// The networks from which the plan takes addresses.
     #[serde(default)]
     pub addresses: Addresses,
-    /// Apache Cassandra on the servers.
+    /// Apache Cassandra on the servers; `None` if there is none.
     pub cassandra: Option<Cassandra>,
     /// How servers are reached, and where files are on them.
     #[serde(default)]
@@ -54,9 +54,9 @@ pub struct Spec {
     /// Job managers on the servers.
     #[serde(default)]
     pub jobs: Jobs,
-    /// etcd on the servers.
+    /// etcd on the servers; `None` if there is none.
     pub etcd: Option<Etcd>,
-    /// Sprat's store on the servers.
+    /// Sprat's store on the servers; `None` if there is none.
     pub store: Option<Store>,
     /// How power is measured, and what it costs.
     #[serde(default)]

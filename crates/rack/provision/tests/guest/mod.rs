@@ -1,4 +1,4 @@
-//! A rack of guests for a test, and the programs that it needs.
+//! A rack of guests (virtual machines) for a test, and the programs that it needs.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};

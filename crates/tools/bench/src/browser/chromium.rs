@@ -172,7 +172,7 @@ impl Control for Chromium {
                 });
                 self.call("Input.dispatchMouseEvent", event)?;
             }
-            // If the click has led to another page, the flag is gone: that was a hit.
+            // If the click has led to another page, the flag is gone, so the click was a hit.
             if self.script("return window.spratHit ?? true")? != false {
                 return Ok(());
             }

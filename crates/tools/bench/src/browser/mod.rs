@@ -137,8 +137,9 @@ impl Browser {
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
-        // Wait until the popup shows the host: it does so when the extension's background script
-        // runs. On a busy machine a click came before that, and the browser itself downloaded.
+        // Wait until the popup shows the native messaging host: it does so when the extension's
+        // background script runs. On a busy machine a click came before that, and the browser
+        // itself downloaded the file.
         self.wait_for("return (document.getElementById('about')?.textContent ?? '') !== ''")
             .map(drop)
     }

@@ -83,8 +83,8 @@ impl User {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Installs the extension and the host for a browser. The host downloads into the download
-    /// folder.
+    /// Installs the extension and the native messaging host for a browser. The native messaging
+    /// host saves files in the download folder.
     ///
     /// # Errors
     /// If the path of the download folder is not UTF-8, or for the reasons of [`User::sprat`].
@@ -108,7 +108,7 @@ impl User {
         }
     }
 
-    /// Returns whether a host that downloads into the download folder is running.
+    /// Returns whether a native messaging host that saves files in the download folder is running.
     #[must_use]
     pub fn has_host(&self) -> bool {
         let folder = self.downloads().into_os_string().into_encoded_bytes();

@@ -41,12 +41,13 @@ const LEASE_SECONDS: f64 = 0.4;
 struct Recovery {
     objects: u64,
     bytes: u64,
-    /// Seconds from the start until the last object was durable, on the slowest recovery master.
+    /// Seconds from the start of the recovery until the last object was durable, on the slowest
+    /// recovery master.
     seconds: f64,
     /// CPU seconds that all recovery masters used to check and replay the log.
     replay: f64,
-    /// CPU seconds that all servers used until then: to read, sort, send and replay the log, and to
-    /// write three new replicas.
+    /// CPU seconds that all servers used until the last object was durable: to read, sort, send and
+    /// replay the log, and to write three new replicas.
     cpu: f64,
     /// Seconds from the kill until [`PARTS`] objects, spread over the table, had been read.
     readable: f64,

@@ -15,7 +15,7 @@ use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
 use sprat_measure::target::LoadTarget;
 use sprat_measure::usage;
 
-/// Timeout of an operation, including a server's death and the recovery from it.
+/// Timeout of an operation, long enough for a server's death and the recovery from it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The configuration of a cluster to start.

@@ -1,8 +1,9 @@
 //! Finds the cause of a slow operation from what was observed during that operation.
 //!
 //! The client spins while it waits, and times every iteration of its loop; a server with `--timed`
-//! does so too. The longest iteration during an operation shows whether the thread at that end was
-//! held up, and for how long. The kernel's statistics of the thread show the cause.
+//! also times its iterations. The longest iteration during an operation shows whether the thread at
+//! that end was held up (it did not run, or ran much slower than usual), and for how long. The
+//! kernel's statistics of the thread show the cause.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,10 +30,10 @@ pub enum Cause {
     /// A frame was retransmitted, although neither end was held up.
     Retransmission,
     /// The kernel gave the core to another thread: the thread was switched out, and did not run for
-    /// at least half of the time.
+    /// at least half of the time for which it was held up.
     Preemption(PathEnd),
     /// The hypervisor took the core: the thread was not switched out, but did not run for at least
-    /// half of the time.
+    /// half of the time for which it was held up.
     Steal(PathEnd),
     /// The thread was held up while it touched memory for the first time.
     Fault(PathEnd),
@@ -48,7 +49,7 @@ pub enum Cause {
     /// the server runs on another host, or because reading them takes too long.
     #[serde(rename = "round")]
     LongIteration,
-    /// Neither end was held up. The time passed between the ends.
+    /// Neither end was held up. The time was lost on the path between the ends.
     #[serde(rename = "nothing")]
     NeitherEnd,
 }
@@ -109,7 +110,7 @@ impl Evidence {
                 .collect();
         held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
         let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
-        // If one thread is held up while it has a lock that the other thread needs, both are held
+        // If one thread is held up while it holds a lock that the other thread needs, both are held
         // up. So an end with a known cause is preferred.
         let known =
             causes().find(|cause| !matches!(cause, Cause::Unknown(_) | Cause::LongIteration));
@@ -119,7 +120,7 @@ impl Evidence {
         known.or_else(|| causes().next()).unwrap_or_else(neither)
     }
 
-    /// Returns the cause for which one end was held up.
+    /// Returns the cause that held up one end.
     fn cause_at(&self, end: PathEnd, seen: EndObservation) -> Cause {
         let missing = seen.missing_ns as f64 >= seen.held_ns as f64 * MOST;
         match seen {

@@ -14,7 +14,7 @@ use sprat_measure::hist::Latencies;
 /// Bars of the histogram per decade: each is 15 % wide, about the width of a step.
 const BARS_PER_DECADE: f64 = 16.0;
 
-/// The tail begins at this many medians.
+/// The tail begins at this multiple of the median latency.
 pub const TAIL_FROM_MEDIANS: f64 = 1.5;
 
 /// Lower limit on the operations of a step.
@@ -27,7 +27,8 @@ const SIGNIFICANT: f64 = 5.0;
 /// A hill is at least this many times as high as the preceding valley.
 const RISE: f64 = 1.5;
 
-/// A hill ends where the bars have fallen to its height divided by this. The tail continues there.
+/// A hill ends at the first bar whose height is at most the hill's height divided by this number.
+/// The search for further hills continues at that bar.
 const FOOT: u64 = 16;
 
 /// Limit on the steps that are returned. If there are more, the largest are returned.
@@ -86,8 +87,8 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
     cliffs
 }
 
-/// Returns the hills after the highest one. Each is given by the bar of its preceding valley, and
-/// its own last bar.
+/// Returns the hills that follow the highest one. Each is given by two indices: that of the lowest
+/// bar before the hill, and that of the last bar of the hill.
 fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else {
         return Vec::new();

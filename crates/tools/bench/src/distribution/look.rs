@@ -1,8 +1,9 @@
 //! Reads the statistics of both threads, of the server and of the cores, and computes their changes
 //! since the previous reading.
 //!
-//! A reading takes some tens of microseconds. So it is made between operations, and only after a
-//! slow one. An operation that does not count follows it, to restore caches and queues.
+//! A reading takes some tens of microseconds. So it is made between operations: after a slow
+//! operation, and at least once in some hundred operations. The operation after a reading does not
+//! count, because it only restores caches and queues.
 
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,8 @@ impl Observer {
         self.usual_server_iteration = usual_server_iteration;
     }
 
-    /// Returns the server's longest iteration before the last reading, in ns.
+    /// Returns the server's longest iteration before the last reading, in ns. `None` if the server
+    /// is not timed.
     pub(super) fn longest_server_iteration(&self) -> Option<u64> {
         self.last.server.get("longest_round_ns")
     }
@@ -188,12 +190,13 @@ impl Change {
     }
 }
 
-/// Reads the number of interrupts of each core.
+/// Reads the number of interrupts of each core. `None` if the kernel does not report them.
 fn interrupts() -> Option<Vec<u64>> {
     count_interrupts(&std::fs::read_to_string("/proc/interrupts").ok()?)
 }
 
 /// Sums the columns of `/proc/interrupts`. Cores that are off have no column; their count is zero.
+/// `None` if the format is unknown.
 fn count_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
     let cores: Vec<usize> = lines

@@ -109,7 +109,7 @@ pub struct PathResult {
 pub struct ExplainedCliff {
     /// The step.
     pub cliff: Cliff,
-    /// The share of operations from the step's beginning on, 0 to 1.
+    /// The share of operations that are at least as slow as the beginning of the step, 0 to 1.
     pub beyond: f64,
     /// The share of operations that the machine would delay as long without the store, 0 to 1,
     /// computed from the jitter meter's results.
@@ -190,7 +190,8 @@ struct RunningPath {
     name: String,
     sampler: Sampler,
     server: Option<SpratServer>,
-    /// The cluster whose benchmark table is dropped at the end.
+    /// The cluster whose benchmark table is dropped at the end. `None` for a server of the
+    /// benchmark.
     cluster: Option<Options>,
 }
 

@@ -63,8 +63,9 @@ pub struct Samples {
     pub interrupts_known: bool,
 }
 
-/// Counts the events in readings that no slow operation preceded. Causes without a duration of
-/// their own (interrupts, page faults) are named this often by chance.
+/// Counts the events in readings that no slow operation preceded. Interrupts and page faults have
+/// no duration of their own, so they can be named as a cause by chance; these counts show how
+/// often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChanceCounts {
     /// Number of readings that no slow operation preceded.
@@ -191,7 +192,8 @@ impl ChanceCounts {
     }
 
     /// Returns the share of readings, 0 to 1, that would have named `cause` for an end that had
-    /// been held up by another cause.
+    /// been held up by another cause. `None` for causes that are never named by chance, and without
+    /// readings.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
         let count = match cause {
@@ -215,8 +217,8 @@ impl Samples {
         self.less(|cause| exclusion.excludes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Returns whether every examined operation is also in `latencies`. Samples read from a file
-    /// may not be sound.
+    /// Returns whether every examined operation is also in `latencies`. This can be false for
+    /// samples that were read from a file.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()

@@ -35,7 +35,8 @@ const COUNTED: Duration = Duration::from_secs(10);
 const OTHER_GROWS: Duration = Duration::from_secs(15);
 const TOGETHER: Duration = Duration::from_secs(20);
 
-/// Limit on the round trips after which the stream should fill the path again.
+/// Number of round trips after the end of the CUBIC stream, by which our stream should fill the
+/// path again.
 const BACK: u32 = 20;
 
 /// Goals in %: a stream's share of the path when alone, and the greatest deviation from its fair

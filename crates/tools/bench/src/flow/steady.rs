@@ -257,6 +257,7 @@ impl Transfer {
 
 /// Returns the payload rate in Gb/s, between [`GROWTH`] and [`END`], of a transfer of `bytes`. The
 /// bytes on the line include headers and retransmissions, which are assumed to be a constant share.
+/// `None` if the transfer was too short.
 fn steady(samples: &[(Duration, u64)], bytes: u64) -> Option<f64> {
     let all = samples.last()?.1;
     let counted =

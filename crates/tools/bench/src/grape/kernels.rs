@@ -11,10 +11,10 @@ use sprat_measure::table::Table;
 /// The kernel for which goals are set.
 const GRAVITY: &str = "gravity";
 
-/// Goal: share of the peak that gravity reaches in 32 bits.
+/// Goal: gravity's rate in 32 bits as a share of the peak rate.
 const SHARE: f64 = 0.75;
 
-/// Goal: share of its rate in 32 bits that gravity reaches in 64 bits.
+/// Goal: gravity's rate in 64 bits as a share of its rate in 32 bits.
 const WIDE: f64 = 0.4;
 
 const HEAD: [&str; 10] = [

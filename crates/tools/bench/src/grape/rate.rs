@@ -98,6 +98,7 @@ impl Timed {
     }
 
     /// Returns the best rate in Gflop/s, by the operations that the kernel declares for one pair.
+    /// `None` if the kernel declares none.
     pub(super) fn gflops(&self) -> Option<f64> {
         self.compiled.program().flops().map(|flops| f64::from(flops) * self.rate())
     }

@@ -1,4 +1,4 @@
-//! Checks whether the box's delay and rate are as set.
+//! Checks whether the network box keeps the delay and the rate that are set.
 
 use std::time::Duration;
 

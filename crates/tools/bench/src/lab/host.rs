@@ -1,5 +1,5 @@
-//! A host for benchmarks: a thread in its own network namespace, with everything that the thread
-//! starts there. All of it ends with the host, and with the process.
+//! A host for benchmarks: a thread in its own network namespace, and everything that the thread
+//! starts there. The namespace and everything in it end with the host, and with the process.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -150,7 +150,7 @@ impl Host {
 }
 
 impl<R> HostTask<R> {
-    /// Waits up to `time` for the task's result.
+    /// Waits up to `time` for the task's result. `None` if the task still runs after that time.
     pub(crate) fn within(&self, time: Duration) -> Result<Option<R>> {
         match self.0.recv_timeout(time) {
             Ok(result) => result.map(Some),

@@ -1,5 +1,5 @@
-//! Checks whether the box loses the configured share of packets, and loses the same packets with
-//! the same seed.
+//! Checks whether the network box loses the configured share of packets, and loses the same packets
+//! with the same seed.
 
 use std::collections::BTreeSet;
 use std::fs;

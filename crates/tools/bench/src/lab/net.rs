@@ -15,7 +15,7 @@ use super::probe;
 #[derive(Debug)]
 pub(crate) struct Net {
     /// The box. It is declared before the hosts, hence dropped before them, since it uses their
-    /// interfaces.
+    /// interfaces. `None` for hosts that are joined by a cable of the kernel.
     pub(crate) engine: Option<Engine>,
     pub(crate) hosts: Vec<Host>,
 }

@@ -36,8 +36,8 @@ const SMALL: Case = Case {
     growth: Duration::from_secs(5),
 };
 
-/// Similar to the published experiment \[SC09\], which has a window of 600 MB and a buffer of
-/// 537 MB. The round-trip time is computed from the 507 MB that were queued at 2 Gb/s.
+/// Similar to the published experiment \[SC09\], which has a window of 600 MB and a buffer of 537
+/// MB. There 507 MB were queued at 2 Gb/s, so 93 MB were on the path: a round-trip time of 372 ms.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
     window: 65_535 << 13,

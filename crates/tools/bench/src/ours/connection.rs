@@ -47,10 +47,12 @@ pub struct Connection {
     /// that are submitted before the next poll.
     now: Nanos,
     swept: Nanos,
-    /// The ping in flight: its number, the operation's tag, and the time of sending.
+    /// The ping in flight: its number, the tag by which the load generator recognises it, and the
+    /// time of sending.
     pinged: Option<(u32, u64, Nanos)>,
     next_ping: u32,
-    /// The server process to stop while other targets are measured.
+    /// The server process to stop while other targets are measured; `None` if no process is to be
+    /// stopped.
     parked: Option<u32>,
     /// The error of the latest failed operation.
     failure: Option<String>,

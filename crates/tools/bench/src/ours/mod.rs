@@ -33,7 +33,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_millis(20);
 /// Timeout for making the table, which includes a sync.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The transport between server and clients.
+/// The transport between server and clients, and what drives its ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transport {
     /// Sprat's own protocol over kernel UDP: `fast+udp`.
@@ -327,8 +327,8 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops the server's process while others are measured, or continues it. A server that spins
-    /// would take a core from them.
+    /// Stops the server's process while other systems are measured, or lets it continue. A server
+    /// that spins would take a core from them.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }

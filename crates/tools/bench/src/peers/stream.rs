@@ -1,5 +1,5 @@
-//! Pipelined requests over byte streams. One generator thread drives N connections; each returns
-//! its answers in order.
+//! Pipelined requests over byte streams. One generator thread drives N connections. The answers on
+//! one connection arrive in the order of its requests.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -40,7 +40,7 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingRequest {
-    /// The operation's tag.
+    /// The operation's tag, by which the load generator recognises the answer.
     pub tag: u64,
     /// Whether the operation is a read.
     pub read: bool,

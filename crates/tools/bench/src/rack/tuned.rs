@@ -16,8 +16,8 @@ const LIMITS: Limits = Limits { disk: 8 << 30, memory: 2_500 << 20 };
 const BAD_READ_AHEAD: &str = "8192";
 
 /// Bad settings: a small heap and unlimited compaction. Rows are mapped into memory, as with `auto`
-/// and in clusters upgraded from Cassandra 4: the kernel reads far ahead only of mapped files, not
-/// for single reads.
+/// and in clusters upgraded from Cassandra 4, because the kernel reads far ahead only in mapped
+/// files, not for single reads.
 const BAD: &str = "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = \
     { compaction_throughput = \"0MiB/s\", disk_access_mode = \"mmap\" }";
 

@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the resident bytes per object. They include those of the empty server.
+    /// Returns the resident bytes per object, which include the resident bytes of the empty server.
     #[must_use]
     pub fn per_object(&self) -> f64 {
         self.full_bytes as f64 / self.objects as f64

@@ -19,10 +19,10 @@ use sprat_measure::target::Wait;
 pub const LARGE_BYTES: usize = 1 << 20;
 const LARGE_KEYS: u64 = 16;
 
-/// Number of reads of large objects in flight. They fill the path.
+/// Number of reads of large objects in flight: enough to fill the path.
 const LARGE_DEPTH: usize = 4;
 
-/// Number of small reads in flight. They keep the server busy.
+/// Number of small reads in flight: enough to keep the server busy.
 pub const DEPTH: usize = 512;
 
 /// A path of the ladder.
@@ -96,8 +96,9 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     )
 }
 
-/// Measures every plan of every rung, in an order that is reversed in every other round. Then stops
-/// the systems. The name of a series consists of the names of its rung and its plan.
+/// Runs every load plan on every rung, which is one path of the ladder. The order is reversed in
+/// every other round. Then stops the systems. The name of a series consists of the names of its
+/// rung and its plan.
 pub(super) fn climb(
     lab: &Lab,
     title: &str,

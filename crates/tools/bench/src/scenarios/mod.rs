@@ -7,7 +7,7 @@
 //! | [`read_latency`] | latency of one 100 B read, and of a bare echo |
 //! | [`write_latency`] | latency of one 100 B write in memory |
 //! | [`durable_write`] | latency and rate of durable writes |
-//! | [`reads_and_writes`] | both, for systems with replicas |
+//! | [`reads_and_writes`] | latency and rate of reads and writes, for systems with replicas |
 //! | [`throughput`] | operations per second with many connections, or pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
 //! | [`contention`] | latency of one read while another thread burns CPU |
@@ -81,8 +81,8 @@ impl Lab {
     }
 
     /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay. The
-    /// generator is unchanged if this process may not use that class, or if the generator has no
-    /// core.
+    /// generator is unchanged if this process is not allowed to use SCHED_FIFO, or if the generator
+    /// has no core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
         const PRIORITY: u8 = 10;

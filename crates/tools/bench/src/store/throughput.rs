@@ -13,7 +13,7 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const ONE: &str = "sprat fast+udp, one socket";
 
-/// Connections to one server. Benchmarks usually make this number.
+/// Number of connections to one server: fifty, as is usual in benchmarks.
 const CONNECTIONS: usize = 50;
 
 /// Operations in flight in the pipelined load.

@@ -398,7 +398,8 @@ fn own_addresses() -> Vec<IpAddr> {
     own
 }
 
-/// Prints a transfer's progress as JSON, without the history, which earlier lines contain.
+/// Prints a transfer's progress as JSON. Leaves out the earlier points of its progress (`history`),
+/// since earlier lines contain them.
 fn print_transfer(transfer: &Snapshot) -> Result<()> {
     let mut value = serde_json::to_value(transfer)?;
     if let Some(object) = value.as_object_mut() {

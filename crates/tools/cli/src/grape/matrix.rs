@@ -122,7 +122,7 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
             (found.factors, found.pivots, 2 * cube(n) / 3, took)
         }
     };
-    // L times U must be the matrix, in the order of the pivots.
+    // L times U must equal the matrix with its rows in the order of the pivots.
     let mut upper = factors.clone();
     (0..n).for_each(|row| upper[row * n..row * n + row].fill(0.0));
     let error = checked_rows(n).map(|row| {

@@ -183,7 +183,7 @@ fn set(client: &mut Client, to: Option<&str>, settings: &[String], json: bool) -
     changed.lines.iter().try_for_each(print_port)
 }
 
-/// Parses settings. A word is `SETTING=VALUE`, or several of these separated by commas.
+/// Parses settings. Each argument is `SETTING=VALUE`, or several of these separated by commas.
 fn words(settings: &[String]) -> Result<LineWords> {
     let mut words = serde_json::Map::new();
     for (key, value) in settings.iter().flat_map(|text| settings_in(text)) {
@@ -195,7 +195,7 @@ fn words(settings: &[String]) -> Result<LineWords> {
     serde_json::from_value(words.into()).context("no such setting")
 }
 
-/// Prints the settings of the line to a port that differ from the defaults.
+/// Prints the settings of the line to a port, but only those that differ from the defaults.
 fn print_port(port: &PortState) -> Result<()> {
     let defaults = LineWords::of(&Default::default());
     let defaults: Vec<_> = defaults.given().collect();

@@ -191,7 +191,7 @@ pub(crate) struct LineArgs {
 }
 
 impl LineArgs {
-    /// Returns the settings as words. Settings that were not given are taken from `base`.
+    /// Returns the settings as texts. Settings that were not given are taken from `base`.
     pub(crate) fn words(&self, base: &LineWords) -> LineWords {
         let or = |given: &Option<String>, base: &Option<Word>| {
             given.clone().map(Word).or_else(|| base.clone())
@@ -223,8 +223,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let mut config = config(args)?;
-    // A user who may make TAPs, but not enter namespaces, may want the TAPs in the machine's own
-    // namespace. So this process enters namespaces of its own only if the user may not make TAPs.
+    // A user who can make TAPs, but not enter namespaces, may want the TAPs in the machine's own
+    // namespace. So this process enters namespaces of its own only if the user cannot make TAPs.
     if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN"))
         && own_namespaces()?
     {

@@ -156,7 +156,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns a seed derived from the time. Most likely no other run has begun with it.
+/// Returns a seed derived from the time, so that two runs most likely begin with different seeds.
 fn fresh() -> Result<u64> {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -37,7 +37,7 @@ const SILENT_MS: u32 = 1_000;
 /// Timeout for an answer of a server that may be dead.
 pub(super) const SILENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server with its counters, or with the error of the query for them.
+/// A server with its counters, or with the error of the request for the counters.
 struct ServerStatus {
     id: u32,
     locator: String,
@@ -240,7 +240,8 @@ struct RecoveryStatus {
     left: u64,
     /// Why the previous attempt failed: "lost" or "full".
     failed: Option<String>,
-    /// The segment of which no complete replica was found.
+    /// The segment of which no complete replica was found. `None` if it is the newest segment, or
+    /// if no segment is lost.
     lost_segment: Option<u64>,
     /// Number of backups that did not answer.
     silent: Option<u64>,

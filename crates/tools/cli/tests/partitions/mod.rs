@@ -57,7 +57,7 @@ fn a_master_that_the_coordinator_cannot_hear_is_replaced() {
     let _alone = alone();
     let Some(cluster) = Cluster::start("oneway") else { return };
     let raised = under_load(&cluster.clients, |load| {
-        // The server's requests are lost; answers to it would arrive.
+        // The server's requests are lost; answers to the server would arrive.
         load.gap();
         cluster.network.cut(machine(0), COORDINATOR, true);
         pause(Duration::from_millis(1500));

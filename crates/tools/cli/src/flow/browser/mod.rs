@@ -164,7 +164,8 @@ pub(crate) fn uninstall(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints which parts are installed. The exit code is 1 if no browser could start the host.
+/// Prints which parts are installed. The exit code is 1 if no browser could start the native
+/// messaging host.
 pub(crate) fn status(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     let place = InstallPlace::of(args.system)?;
     let extension = plan::extension_state(&place)?;
@@ -208,7 +209,8 @@ pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the browsers that `--for` names; without it, those installed on this machine.
+/// Returns the browsers that `--for` names, or, without `--for`, the browsers installed on this
+/// machine.
 fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
     let browsers: Vec<Browser> = match wanted {
         [] => Browser::ALL.into_iter().filter(|browser| browser.is_here()).collect(),

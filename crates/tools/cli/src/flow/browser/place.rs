@@ -1,4 +1,5 @@
-//! The folders in which browsers look for the extension and the host.
+//! The folders in which browsers look for the extension and for the native messaging host, the
+//! program that they start.
 
 use crate::flow::browser::ForArg;
 use crate::flow::browser::extension::{CHROMIUM_ID, GECKO_ID};
@@ -65,7 +66,8 @@ impl Browser {
             .any(|folder| programs.iter().any(|program| folder.join(program).is_file()))
     }
 
-    /// Returns the host's manifest: the program to start, and the extension that may start it.
+    /// Returns the native messaging host's manifest: the program to start, and the extension that
+    /// may start it.
     pub(super) fn manifest(self, host: &Path) -> Value {
         let mut manifest = json!({
             "name": HOST_NAME,
@@ -82,7 +84,7 @@ impl Browser {
     }
 }
 
-/// Where to install: in one user's folders, or in the machine's for all users.
+/// Where to install: in one user's folders, or, for all users, in the machine's folders.
 #[derive(Debug)]
 pub(super) enum InstallPlace {
     User { home: PathBuf },
@@ -102,7 +104,7 @@ impl InstallPlace {
         }
     }
 
-    /// Returns the program that browsers start.
+    /// Returns the path of the native messaging host, the program that browsers start.
     pub(super) fn host(&self) -> PathBuf {
         self.folder().join("host")
     }
@@ -135,7 +137,7 @@ impl InstallPlace {
         }
     }
 
-    /// Returns the file in which a browser looks for the host's manifest.
+    /// Returns the file in which a browser looks for the native messaging host's manifest.
     pub(super) fn manifest(&self, browser: Browser) -> PathBuf {
         let folder = match (self, browser) {
             (Self::User { home }, Browser::Firefox) => home.join(".mozilla/native-messaging-hosts"),
@@ -184,14 +186,15 @@ impl InstallPlace {
     }
 }
 
-/// Returns the origin by which Chromium identifies the extension that starts the host.
+/// Returns the origin by which Chromium identifies the extension that starts the native messaging
+/// host.
 fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Returns an error unless our extension started the host. The arguments identify the extension:
-/// Firefox passes the manifest's path and the extension's id, and Chromium passes the extension's
-/// origin.
+/// Returns an error unless our extension started this process. The arguments identify the
+/// extension: Firefox passes the manifest's path and the extension's id, and Chromium passes the
+/// extension's origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {
         return Ok(());

@@ -134,8 +134,8 @@ pub(super) fn extension_state(place: &InstallPlace) -> Result<State> {
     })
 }
 
-/// Returns the state of the host. The host is installed if it is an executable file; the user may
-/// change which program it starts, and with which flags.
+/// Returns the state of the native messaging host. It is installed if it is an executable file; the
+/// user may change which program the file starts, and with which flags.
 pub(super) fn host_state(place: &InstallPlace) -> State {
     let runs = |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
     if place.host().metadata().is_ok_and(runs) { State::Installed } else { State::Missing }

@@ -171,8 +171,8 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a set is done, with the bytes of each host. `word` goes before a host's name:
-    /// `at` or `from`.
+    /// Reports that a spread file or folder is done, with the bytes of each host. `word` precedes a
+    /// host's name: `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));
         if self.json {

@@ -183,7 +183,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use serde_json::{Value, json};
 
-    /// Returns the report of a box with two ports at this second.
+    /// Returns the report of a box with two ports that has run for `seconds`.
     fn report(seconds: f64) -> Value {
         let count = |each: f64| each * seconds;
         let flow = |port: u16, share: f64, drops: f64, whole: Value| {
