@@ -1,7 +1,7 @@
 //! Tests copies from our own and other servers: whole, in parts, and after interruptions.
 
 use crate::support;
-use sprat_flow::copy::{Error, Event, Sums};
+use sprat_flow::copy::{Error, Event, Fetch, Sums};
 use sprat_flow::file::DestinationError;
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
@@ -50,6 +50,14 @@ fn streams_begin_with_equal_parts() {
     let mut parts = parts.map(|(first, end)| format!("bytes={}-{}", first * MIB, end * MIB - 1));
     parts.sort();
     assert_eq!(ranges, parts);
+}
+
+#[test]
+fn a_sum_of_a_file_that_is_not_kept_is_refused_before_anything_is_fetched() {
+    let sums = Sums { sha256: Some([0; 32]), ..Default::default() };
+    let options = sprat_flow::copy::Options { sums, ..options() };
+    let refused = Fetch::new("http://127.0.0.1:9/file", "/dev/null".as_ref(), options);
+    assert!(matches!(refused, Err(Error::Usage(why)) if why.contains("/dev/null")));
 }
 
 #[test]

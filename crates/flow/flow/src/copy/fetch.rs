@@ -51,8 +51,9 @@ impl Fetch {
     /// Creates a fetch of the file at an address, or of a local file, to `target`. `target` is the
     /// file's new name, or a directory in which the file keeps its name.
     /// # Errors
-    /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address, or
-    /// `target` is a directory and `source` does not end in a name; [`Error::Destination`] if the
+    /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address,
+    /// `target` is a directory and `source` does not end in a name, or a SHA-256 is given for a file
+    /// that is not kept (`/dev/null`); [`Error::Destination`] if the
     /// destination has no name.
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         if source.contains("://") {
@@ -90,6 +91,11 @@ impl Fetch {
                 )));
             }
         };
+        if target == Path::new(NOWHERE) && options.sums.sha256.is_some() {
+            return Err(Error::Usage(
+                "--sha256 reads the file again, which is impossible with /dev/null".to_owned(),
+            ));
+        }
         Ok(Self {
             origin,
             others: Vec::new(),

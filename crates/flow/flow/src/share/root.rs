@@ -132,7 +132,7 @@ impl Root {
     }
 
     /// Opens the directory at these names. Creates the missing directories of the path. Returns
-    /// whether it has created any.
+    /// whether this call created the last of them.
     /// # Errors
     /// `FindError::Forbidden` if this process may not create a directory there, or the filesystem
     /// is read-only. `FindError::Missing` if something other than a directory has one of the names.
@@ -145,7 +145,8 @@ impl Root {
         let (name, before) = names.split_last().expect("the root is there");
         let (above, _) = self.make(before)?;
         match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => Ok((self.folder(names)?, true)),
+            Ok(()) => Ok((self.folder(names)?, true)),
+            Err(Errno::EXIST) => Ok((self.folder(names)?, false)), // another client was faster
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(FindError::Forbidden),
             Err(errno) => Err(FindError::Io(errno.into())),
         }
