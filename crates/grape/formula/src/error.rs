@@ -14,11 +14,11 @@ const SHOWN: usize = 100;
 /// An error in a kernel's text. Displayed, it shows the line with a mark below the error.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct SyntaxError {
-    /// The line, from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// Position of the error in the line, in characters, counted from 1.
     pub column: usize,
-    /// The error.
+    /// What is wrong.
     pub problem: Problem,
     shown: Box<str>,
     mark: Box<str>,

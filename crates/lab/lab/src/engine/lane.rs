@@ -116,7 +116,8 @@ impl Output {
         Self { port, line, lateness: Lateness::default(), mtu: None, mtu_at: None }
     }
 
-    /// Returns the port's MTU if `packet` is longer.
+    /// Returns the port's MTU if any frame that `packet` becomes on the wire is longer than that, not
+    /// counting its Ethernet header.
     fn exceeded_mtu(&mut self, packet: &Packet, now: Time) -> Option<u32> {
         if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_INTERVAL) {
             (self.mtu, self.mtu_at) = (self.port.mtu(), Some(now));
