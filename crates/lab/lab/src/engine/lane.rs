@@ -345,8 +345,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a packet or a command arrives or the next departure is near. Does not
-    /// sleep if a departure is near already, or if a device was active within the last [`LINGER`].
+    /// Sleeps until a packet or a command arrives or the next departure is near. Does not sleep if a
+    /// departure is near already, or if a device was active within the last [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));
