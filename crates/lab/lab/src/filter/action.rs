@@ -27,7 +27,7 @@ pub enum ActionError {
     /// There is no such port.
     #[error("mirror:{0}: no such port; the ports are {1}")]
     Port(String, String),
-    /// There is no such change.
+    /// A change is invalid.
     #[error("rewrite: {0}")]
     Change(#[from] ParseChangeError),
     /// Too many changes.
