@@ -67,7 +67,8 @@ struct Signed {
     /// The request target for `HEAD`. It differs from the target for `GET`, because a signature is
     /// valid for one method.
     head: String,
-    /// The text that is displayed and written to journals instead of the signed URL.
+    /// The text that is displayed and written to journals instead of the signed URL: the bucket and
+    /// key. It stays the same when the file is signed again.
     shown: String,
 }
 

@@ -160,7 +160,7 @@ impl Maker {
             11 => (unary(Unary::Abs), Some(x.abs())),
             12 => (unary(Unary::Sqrt), x.sqrt(of)),
             13 => {
-                // Some values of `bits` exceed the type's digits. They mean: as accurate as the
+                // Some values of `bits` exceed the type's digits. They ask for the accuracy of the
                 // type.
                 let bits = 10 + extra.unsigned_abs() * 2;
                 (unary(Unary::Rsqrt { bits }), x.rsqrt(bits, of))

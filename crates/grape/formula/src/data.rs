@@ -314,7 +314,8 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Returns "infinity" or "0" if a finite number that is not 0 becomes this in its type.
+/// Returns "infinity" or "0" if a finite number that is not 0 becomes infinity or 0 in its type;
+/// otherwise `None`.
 fn lost(value: f64, of: Type) -> Option<&'static str> {
     let narrow = scalar::round(value, of);
     if value.is_finite() && narrow.is_infinite() {

@@ -14,11 +14,11 @@ const SHOWN: usize = 100;
 /// An error in a kernel's text. Displayed, it shows the line with a mark below the error.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct SyntaxError {
-    /// The line, from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// Position of the error in the line, in characters, counted from 1.
     pub column: usize,
-    /// The error.
+    /// What is wrong.
     pub problem: Problem,
     shown: Box<str>,
     mark: Box<str>,
@@ -91,7 +91,7 @@ pub enum Problem {
          `argmax=`"
     )]
     Assigned { name: String },
-    /// Something that is no result is reduced.
+    /// A reduction is stated for a name that is no result.
     #[error("`{name}` is not a result: only names of VARF are reduced; expected `=`")]
     NoResult { name: String },
     /// A result has two different reductions.
@@ -111,7 +111,7 @@ pub enum Problem {
     /// The kernel has no result.
     #[error("the kernel has no result: expected `VARF` with a name")]
     NoResults,
-    /// A number where a comparison is expected, or the reverse.
+    /// A number where a comparison is expected, or a comparison where a number is expected.
     #[error("expected {expected}, found {found}")]
     Kind { expected: &'static str, found: &'static str },
     /// An f64 value is assigned to an f32 result.
@@ -119,7 +119,7 @@ pub enum Problem {
         "`{name}` is f32 and this is f64: expected `f32(...)` around it, or `VARF {name}: f64`"
     )]
     Narrow { name: String },
-    /// A type is declared for a result whose reduction determines it.
+    /// A type is declared for a result whose reduction determines the type.
     #[error(
         "`{name}` was declared {of}, and `{reduction}` gives {gives}: expected a VARF without a \
          type"

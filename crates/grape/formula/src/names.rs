@@ -79,7 +79,7 @@ impl<'t> Names<'t> {
         }
     }
 
-    /// Returns the error of an unknown name, with the most similar one.
+    /// Returns the error of an unknown name, with the most similar known name.
     pub(crate) fn unknown(&self, name: &str) -> Problem {
         Problem::Unknown {
             name: name.to_owned(),

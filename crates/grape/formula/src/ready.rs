@@ -11,7 +11,7 @@ pub struct Ready {
     pub text: &'static str,
 }
 
-/// All of these kernels.
+/// All kernels that come with this crate.
 pub const READY: &[Ready] = &[
     Ready {
         name: "gravity",

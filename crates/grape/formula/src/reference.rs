@@ -22,7 +22,7 @@ pub struct ReferenceOutput {
     /// The results, in the program's order.
     pub outputs: Vec<Output>,
     /// For each result that is a sum, and each i: the sum of the contributions' magnitudes. Judge
-    /// errors relative to it, since the contributions can cancel. Empty for other results.
+    /// errors relative to this sum, since the contributions can cancel. Empty for other results.
     pub magnitudes: Vec<Vec<f64>>,
 }
 

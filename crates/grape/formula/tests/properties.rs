@@ -78,7 +78,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// Returns a bound on all intermediate values, for whole numbers of these sizes.
+    /// Returns a bound on the magnitude of all intermediate values, if the variables are whole
+    /// numbers of at most these magnitudes.
     fn bound(&self, sizes: &[f64; 4]) -> f64 {
         match self {
             Self::Number(number) => number.abs(),

@@ -73,7 +73,7 @@ pub enum Code {
     ShiftLeft,
     /// The bits of the first operand, shifted right by the second and filled with zeros.
     ShiftRight,
-    /// The operand itself; it is the only one.
+    /// The only operand, unchanged.
     Pass,
 }
 

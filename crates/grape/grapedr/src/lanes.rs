@@ -1,4 +1,4 @@
-//! One word of each element of a block, and the units' operations on all these words at once.
+//! One word of each element of a block, and the units' operations on all these words together.
 
 use crate::instruction::{Code, ELEMENTS};
 use crate::word::{BEHIND_SHORT, EXPONENT, EXPONENT_SHIFT, LONG_BITS, SIGN, Width, Word, flushed};

@@ -13,8 +13,8 @@ use crate::timing::{Timing, real};
 use crate::word::{Width, Word};
 use thiserror::Error;
 
-/// Number of elements of the inner dimension that a block holds for each of its rows. They fill the
-/// local memory.
+/// Length of the part of the inner dimension that a block can hold for each of its rows. A part of
+/// this length fills the local memory.
 pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
 
 /// Limit on the rows and on the columns of a matrix. Larger matrices would take hours to simulate.
@@ -74,10 +74,10 @@ pub struct Sides {
 
 /// Computes C += A B in long words. All matrices are stored row by row. Returns the machine's time.
 ///
-/// Each element holds a part of four rows of A. The blocks of a group hold different columns of
-/// these rows, and receive the corresponding rows of B. For each number of C, the tree adds their
-/// partial sums. If the inner dimension does not fit into the machine at once, the host adds the
-/// parts to C in `f64`.
+/// Each processing element holds a part of four rows of A. The blocks of a group hold different
+/// columns of these rows, and receive the corresponding rows of B. For each number of C, the tree
+/// adds the partial sums of these blocks. If the machine cannot hold the whole inner dimension, it
+/// computes part after part, and the host adds the parts to C in `f64`.
 ///
 /// # Errors
 /// [`MatrixError`] if a matrix does not match its sides, or has more than [`MAX_SIDE`] rows or
@@ -130,13 +130,13 @@ pub fn gflops(operations: u64, seconds: f64) -> f64 {
 struct Layout {
     /// Number of blocks that share the inner dimension: a group within one chip.
     slices: usize,
-    /// Number of elements of the inner dimension in each block.
+    /// Length of the part of the inner dimension that each block holds.
     depth: usize,
 }
 
 impl Layout {
-    /// Divides the inner dimension among all blocks that the rows leave free. Each block gets no
-    /// more of it than necessary.
+    /// Divides the inner dimension among all blocks that the rows leave free. The parts are no
+    /// longer than necessary.
     fn of(sides: Sides, shape: Shape) -> Self {
         let rows = sides.m.div_ceil(SLOTS);
         let wide = (shape.blocks() / rows.min(shape.blocks())).min(BLOCKS);

@@ -15,7 +15,7 @@ use sprat_formula::{Column, Inputs, Output, Reduction, Type};
 /// The number of i that a block holds.
 pub const SLOTS: usize = ELEMENTS * VECTOR;
 
-/// Number of vectors of all elements for which broadcast memory has room.
+/// Number of vectors that broadcast memory can hold for every element of a block.
 const VECTORS: usize = 2 * HALF / SLOTS;
 
 /// A request to record how the results of one i are computed.
@@ -95,8 +95,8 @@ struct Runner<'a> {
     kernel: &'a Kernel,
     inputs: &'a Inputs<'a>,
     board: Board,
-    /// The addresses, columns and types of the i variables. The next fields have the same for
-    /// constants, as words, and for j variables.
+    /// The addresses, columns and types of the i variables. The next two fields are for constants,
+    /// with their words, and for j variables.
     i: Vec<(Place, Column<'a>, Type)>,
     constants: Vec<(Place, Word)>,
     j: Vec<(Place, Column<'a>, Type)>,

@@ -292,7 +292,7 @@ fn errors_say_which_memory_is_too_small() {
     assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
 }
 
-/// The kernel needs more selections at once than there are masks, and more values than registers.
+/// The kernel has more selections in progress than there are masks, and more values than registers.
 /// The compiler still finds masks and locations.
 #[test]
 fn many_selections_share_few_masks() {

@@ -1,4 +1,4 @@
-//! Tests the machine: units on all elements at once, masks, ports, the tree, and traces.
+//! Tests the machine: units on all elements together, masks, ports, the tree, and traces.
 
 use proptest::prelude::*;
 use sprat_grapedr::{

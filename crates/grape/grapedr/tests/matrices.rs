@@ -43,7 +43,7 @@ proptest! {
     }
 }
 
-/// The product does not fit into the machine at once, so rows and the inner dimension are divided.
+/// The machine cannot hold the whole product, so rows and the inner dimension are divided.
 #[test]
 fn products_larger_than_the_machine() {
     assert!(check(Sides { m: 140, n: 2, k: 2100 }, 1) <= 1e-14);

@@ -36,7 +36,7 @@ pub static ALONE: Ranks = Ranks { several: None };
 /// A rank that stops sends this value in place of its number of words.
 const STOPS: u64 = u64::MAX;
 
-/// Limit on the words that all ranks together exchange at once: MPI counts them in 31 bits. A
+/// Limit on the words of all ranks together in one exchange, because MPI counts them in 31 bits. A
 /// larger exchange fails on every rank.
 pub const MAX_WORDS: u64 = i32::MAX as u64;
 

@@ -1,4 +1,4 @@
-//! Values of a kernel for [`LANES`] particles at once, computed by loops over arrays. On all
+//! Values of a kernel for [`LANES`] particles together, computed by loops over arrays. On all
 //! targets this computes the values that are needed once for each i or once for each j. On the
 //! portable target it also computes pairs.
 

@@ -1,9 +1,9 @@
 //! Runs a kernel on arrays. The i are divided into chunks, and the j into runs. Each pair of a
 //! chunk and a run is a job for a thread. A job goes through its j in blocks that stay in the
-//! nearest cache, and computes all its tiles of i with each block.
+//! first-level cache, and computes all its tiles of i with each block.
 //!
 //! The division into jobs depends only on the numbers of i and j, and the results of jobs are added
-//! in order. So the results do not depend on the threads.
+//! in order. So the results do not depend on the number of threads.
 
 use crate::buffer::Buffer;
 use crate::compiled::{Compiled, Engine};
@@ -19,15 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// own type. The sums of blocks are added in 64 bits.
 pub const BLOCK: usize = 1024;
 
-/// Limit on the bytes of a block's rows: a part of the nearest cache. A block of [`LEAST`] j may
-/// exceed this limit.
+/// Limit on the bytes of a block's rows: a part of the first-level cache. A block of [`LEAST`] j
+/// may exceed this limit.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// The smallest number of j in a block, except in the last block.
 const LEAST: usize = 64;
 
 /// Limits on the number of i in a chunk. The lower limit makes the cost of packing j small in
-/// comparison. Below the upper limit, the tiles and results of a chunk stay in the second cache.
+/// comparison. Below the upper limit, the tiles and results of a chunk stay in the second-level
+/// cache.
 const CHUNK: Range<usize> = 512..8192;
 
 /// The number of chunks into which the i are divided, if there are enough i.

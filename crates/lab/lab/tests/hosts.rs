@@ -29,7 +29,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     let Some(test) = Test::new("pair") else { return };
     let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // Addresses can be used at once: sockets of both families can be bound without waiting.
+    // Addresses are usable immediately: sockets of both families can be bound without waiting.
     for (host, address) in [(0, "10.64.0.1"), (0, "fd64::1"), (1, "10.64.0.2"), (1, "fd64::2")] {
         let bound =
             within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));

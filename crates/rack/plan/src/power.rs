@@ -58,7 +58,7 @@ pub enum Sensor {
         #[serde(default)]
         channels: Vec<String>,
     },
-    /// A board management controller, read by IPMI over the network.
+    /// A baseboard management controller (BMC), read over IPMI from the network.
     Ipmi {
         /// The controller's name or address.
         host: String,
@@ -70,7 +70,7 @@ pub enum Sensor {
         #[serde(default)]
         channels: Vec<String>,
     },
-    /// A board management controller, read by Redfish.
+    /// A baseboard management controller (BMC), read over Redfish.
     Redfish {
         /// The controller's URL, such as `https://bmc-{name}`.
         url: String,

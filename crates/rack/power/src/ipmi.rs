@@ -1,6 +1,6 @@
-//! Reads board management controllers over IPMI, by `ipmitool`: either the total power (DCMI), or
-//! single sensors. The password is passed in the environment, since everybody can read command
-//! lines.
+//! Reads the power from baseboard management controllers (BMCs) over IPMI, with `ipmitool`: either
+//! the total power (DCMI), or single sensors. The password is passed in the environment, since
+//! everybody can read command lines.
 
 use crate::channel::{Channel, sum};
 use crate::login::Login;
@@ -61,7 +61,7 @@ enum Method {
     Sensors,
 }
 
-/// A board management controller.
+/// A baseboard management controller (BMC).
 #[derive(Debug)]
 pub(crate) struct Ipmi {
     /// The controller's host and port. `None` means this machine's own controller.

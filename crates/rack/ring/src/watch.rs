@@ -8,7 +8,7 @@ use std::io;
 pub enum Event<'a> {
     /// The change begins to work on the next instance.
     Instance {
-        /// The instance.
+        /// The instance's name, such as `c0-n1-i2`.
         name: &'a str,
         /// The instance's number in the change, from 1.
         at: usize,
@@ -25,7 +25,7 @@ pub enum Event<'a> {
     NotOnRing(&'a str),
     /// An instance has restarted or needed no restart.
     Restarted {
-        /// The instance.
+        /// The instance's name, such as `c0-n1-i2`.
         name: &'a str,
         /// Whether the instance has restarted or, with `check`, would restart.
         restarted: bool,
@@ -34,7 +34,7 @@ pub enum Event<'a> {
     Joined(&'a JoinedInstance),
     /// An instance has left the ring.
     Left {
-        /// The instance.
+        /// The instance's name, such as `c0-n1-i2`.
         name: &'a str,
         /// Where the instance's data are.
         data: LeftData,

@@ -59,8 +59,8 @@ impl Log {
     /// written.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
-    /// the log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the completion, perhaps only until more of
+    /// the log is durable or until pins are released. The log is unchanged then.
     pub fn adopt_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -79,8 +79,9 @@ impl Log {
     /// from then on the log only knows that the operation was begun.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the entry that replaces the completion, or
-    /// has none until more of the log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the entry that replaces the completion,
+    /// perhaps only until more of the log is durable or until pins are released. The log is
+    /// unchanged then.
     pub fn forget_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -94,8 +95,8 @@ impl Log {
     /// Writes the completion of an operation on a key, when the operation changed nothing.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
-    /// the log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the completion, perhaps only until more of
+    /// the log is durable or until pins are released. The log is unchanged then.
     pub fn complete_alone(
         &mut self,
         (table, key): (u32, &[u8]),

@@ -59,7 +59,7 @@ pub enum Full {
     #[error("the disk is full")]
     Disk,
     /// There is dead data, but it can be cleaned only when more of the log is durable or pins are
-    /// ended. Retry after either has happened.
+    /// released. Retry after either has happened.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }
@@ -260,8 +260,8 @@ impl Log {
     /// above the version of every object ever removed.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
-    /// log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the entry, perhaps only until more of the
+    /// log is durable or until pins are released. The log is unchanged then.
     ///
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check input
@@ -274,8 +274,8 @@ impl Log {
     /// the object and the operation's completion, or neither.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the object and its completion, or has none
-    /// until more of the log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the object and its completion, perhaps only
+    /// until more of the log is durable or until pins are released. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put`](Self::put); also when the operation, or a later one of its slot, was done before:
@@ -290,15 +290,15 @@ impl Log {
         self.put_typed(table, key, (ValueType::Bytes, value), Some(operation))
     }
 
-    /// Writes a value that has a type: like [`put`](Self::put), or like
-    /// [`put_once`](Self::put_once) if there is an `operation`.
+    /// Writes a value with its type, like [`put`](Self::put), or like [`put_once`](Self::put_once)
+    /// if there is an `operation`.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the entries, or has none until more of the
-    /// log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the entries, perhaps only until more of the
+    /// log is durable or until pins are released. The log is unchanged then.
     ///
     /// # Panics
-    /// As [`put_once`](Self::put_once); also when a counter's value does not have a number's bytes.
+    /// As [`put_once`](Self::put_once); also when the value of a counter is not 8 bytes long.
     pub fn put_typed(
         &mut self,
         table: u32,
@@ -314,11 +314,11 @@ impl Log {
     /// was written. Later writes of the key get higher versions.
     ///
     /// # Errors
-    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
-    /// log is durable or pins end. The log is unchanged then.
+    /// [`Full`] when memory or the disk has no room for the entry, perhaps only until more of the
+    /// log is durable or until pins are released. The log is unchanged then.
     ///
     /// # Panics
-    /// As [`put`](Self::put).
+    /// As [`put`](Self::put); also when the value of a counter is not 8 bytes long.
     pub fn adopt(
         &mut self,
         table: u32,

@@ -19,7 +19,8 @@ use thiserror::Error;
 /// Entries processed together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
-/// Seglets kept free for the header of the first head.
+/// Number of seglets that the restoration leaves free, for the header of the head that
+/// [`Restore::finish`] opens.
 const HEAD_SEGLETS: usize = 1;
 
 /// Why a segment could not be restored.

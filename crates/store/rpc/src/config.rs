@@ -38,7 +38,8 @@ pub const GRANTED_MESSAGES: usize = 4;
 /// loop stays responsive.
 pub const BURST_BYTES: usize = 256 << 10;
 
-/// Number of missing ranges that a receiver asks for at once, and that a sender remembers at once.
+/// Limit on the missing ranges of one message that its receiver requests together, and on those
+/// that its sender keeps in order to send them again.
 pub const MAX_RESEND_RANGES: usize = 16;
 
 /// Number of times that a server asks in vain for the rest of a request before it drops the
@@ -143,8 +144,8 @@ pub struct Config {
     pub max_client_sessions: usize,
     /// The largest number of bytes of long messages in reassembly, for each of the two roles.
     pub max_reassembly: usize,
-    /// The largest frame in use, in bytes, even if the driver carries larger ones; from [`MIN_MTU`]
-    /// to [`MAX_MTU`].
+    /// Limit on the length of a frame, in bytes, from [`MIN_MTU`] to [`MAX_MTU`]. It applies even
+    /// if the driver carries longer frames.
     pub mtu: usize,
     /// Silence of a client after which a server forgets its session: whole seconds, from 3 to
     /// 65,535.

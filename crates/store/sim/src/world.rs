@@ -98,10 +98,11 @@ fn address(host: u64) -> SocketAddr {
 }
 
 impl World {
-    /// Creates the world of a seed.
+    /// Creates the world of a seed: draws its settings, server, clients and faults from the seed.
     ///
     /// # Panics
-    /// When the settings do not fit together.
+    /// When the settings drawn from the seed contradict each other, which would be a bug in
+    /// `Settings::draw`.
     #[must_use]
     pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
         let mut random = Random::new(seed);

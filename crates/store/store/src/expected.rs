@@ -3,8 +3,9 @@
 
 use sprat_log::Log;
 
-/// Hashes of the last keys expected. The hash table's line for a key is prefetched at once. The
-/// entry that the line points to is prefetched when `NEARER` later keys are expected.
+/// Hashes of the last keys that will be looked up. The hash table's line for a key is prefetched as
+/// soon as the key is known. The entry that the line points to is prefetched after `NEARER` more
+/// keys are known.
 pub(crate) struct PrefetchQueue<const NEARER: usize> {
     hashes: [u64; NEARER],
     next: usize,

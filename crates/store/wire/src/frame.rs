@@ -302,7 +302,7 @@ pub enum Seal {
     Open,
     /// The segment is complete.
     Sealed,
-    /// Recovery cut the segment. Its log ends at [`ChunkHeader::offset`], which may be before the
+    /// A restart ended the segment here. Its log ends at [`ChunkHeader::offset`], which may be before the
     /// end of the earlier chunks. No bytes follow this header.
     Cut,
 }

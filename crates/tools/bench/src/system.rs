@@ -305,7 +305,8 @@ struct Ready {
     answer: &'static [u8],
 }
 
-/// A running peer: its process and folder.
+/// A Redis or memcached server that runs on this machine: its process and folder, and what is
+/// needed to restart it.
 struct LocalServer {
     // Dropped before the folder, so that the process is killed before the folder is removed.
     process: Process,

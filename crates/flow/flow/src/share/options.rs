@@ -133,7 +133,7 @@ pub struct Event {
     pub peer: SocketAddr,
     /// The method; `-` for an invalid request.
     pub method: &'static str,
-    /// The percent-encoded path; `-` for an invalid request.
+    /// The percent-encoded path; `*` for `OPTIONS *`, `-` for an invalid request.
     pub path: String,
     /// The HTTP status of the response.
     pub status: u16,
@@ -141,8 +141,8 @@ pub struct Event {
     pub bytes: u64,
     /// Whether the body was in verified form.
     pub verified: bool,
-    /// Bytes of the file whose values were computed for this response, because they were not
-    /// cached.
+    /// Bytes of the file in the groups whose hashes were computed for this response, because the
+    /// hashes were not cached or the client asked to recompute them.
     pub summed: u64,
     /// Time from the end of the request to the end of the response.
     pub took: Duration,

@@ -29,7 +29,7 @@ pub(crate) enum Fault {
     Flip(u64),
     /// Sends nothing more after this number of bytes of the body.
     Stall(usize),
-    /// Answers with only this status and these fields.
+    /// Answers with this status, these header lines (each ends with CRLF), and an empty body.
     Status(u16, &'static str),
     /// Sends these fields instead of its own fields of the same name. An empty value removes the
     /// field.

@@ -147,8 +147,9 @@ enum Quantity {
     Potential,
 }
 
-/// Changes a kernel of gravity so that a body does not attract itself. A pair of equal numbers is a
-/// body with itself. Its squared distance becomes 1, along which no force acts, and the pair adds
+/// Changes a kernel of gravity so that a body does not attract itself. The variables `ni` and `nj`
+/// get the numbers of the two bodies of a pair. If these are equal, the pair is a body with itself.
+/// The squared distance of such a pair becomes 1, along which no force acts, and the pair adds
 /// nothing to the potential. The numbers are exact even in `f32`, because [`super::MAX_BODIES`] is
 /// 2^24.
 fn between_others(text: &str, what: Quantity) -> String {

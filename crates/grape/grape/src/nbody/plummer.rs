@@ -5,7 +5,8 @@ use crate::error::Error;
 use sprat_chance::Chance;
 use std::f64::consts::PI;
 
-/// Share of the mass that is kept. Beyond it, radii go to infinity.
+/// Share of the model's mass that lies within the largest radius that is drawn. The rest of the
+/// mass is left out, because its radii go to infinity.
 const CUT: f64 = 0.999;
 
 /// Creates a Plummer sphere of `count` equal bodies by the recipe of Aarseth, Hénon and Wielen

@@ -173,9 +173,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns whether a node is computed together with its operand. This holds for a conversion of
-    /// a sum, which rounds the sum to the other width, and for a comparison that sets a mask
-    /// directly.
+    /// Returns whether a node is computed together with its operand, which nothing else may use.
+    /// This holds for a conversion that rounds an f64 sum or difference to f32. It also holds for a
+    /// selection whose condition is a comparison, which then sets the mask directly, unless the
+    /// selection gives zero otherwise.
     fn fused(&self, node: Node) -> bool {
         let alone =
             |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();

@@ -9,7 +9,7 @@ use crate::instruction::{Code, Condition, Instruction, MASKS, Operation, Place, 
 use crate::ports::Ports;
 use std::collections::HashMap;
 
-/// Number of registers that are reserved for operations that end other values.
+/// Number of registers that are reserved for operations that start a value and end another one.
 const RESERVE: usize = 1;
 
 /// Schedules operations. `room` lists the vectors of local memory that values may use, by the

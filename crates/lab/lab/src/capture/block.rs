@@ -5,7 +5,7 @@
 //! option: code 2 | length 2 | value, filled up to 4; code 0 ends the list
 //! ```
 
-/// Bytes of a packet's block without the packet and the comment.
+/// Bytes that a packet's block takes in addition to the packet and the comment.
 pub(super) const PACKET_OVERHEAD: usize = 32;
 
 /// Bytes reserved for a packet's comment.

@@ -5,10 +5,10 @@
 //! never waits for that thread: packets that find no memory are counted as dropped. The counts are
 //! in the statistics at the end of each file.
 //!
-//! A super-packet is written whole, as it passed, with a comment on the frames that it would be on
-//! a wire. To cut it up, the capture would have to guess what the network card does. Each worker
-//! fills slabs of its own, so packets are in order for each interface, but not across interfaces.
-//! `reordercap` sorts them by time.
+//! A super-packet is written whole, as it passed, with a comment that states how many frames it
+//! would be on a wire. To cut it up, the capture would have to guess what the network card does.
+//! Each worker fills slabs of its own, so packets are in order for each interface, but not across
+//! interfaces. `reordercap` sorts the packets of all interfaces by time.
 
 mod block;
 mod recorder;

@@ -105,8 +105,8 @@ fn serve(listening: &Listening, done: &OwnedFd, mut handler: RequestHandler) {
             !one.is_stalled(STALL) && handle(one, events, &mut handler).is_ok()
         });
         if !events[1].is_empty() && accept(listening, &mut connections).is_err() {
-            // Descriptors or memory are exhausted: to try again at once would only waste processor
-            // time.
+            // Descriptors or memory are exhausted. To try again immediately would only waste
+            // processor time.
             let _ = poll(
                 &mut [PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN)],
                 Some(&STALL_CHECK),

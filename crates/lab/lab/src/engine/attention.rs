@@ -1,9 +1,9 @@
 //! Detects when a worker did not run although it should have.
 //!
 //! Packets wait in a port until the worker reads them, and most ports do not say when a packet
-//! arrived. A worker may not run for a while, because other threads have the processor or the
-//! process is stopped. All packets that it finds afterwards may be late. So a worker records how
-//! long it meant to sleep, and counts the rest of the time between two reads as missed.
+//! arrived. Sometimes a worker does not run for a while, because other threads have the processor
+//! or the process is stopped. All packets that it finds afterwards may be late. So a worker records
+//! how long it meant to sleep, and counts the rest of the time between two reads as missed.
 
 use crate::time::Time;
 use rustix::fd::OwnedFd;

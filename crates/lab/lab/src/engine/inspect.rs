@@ -61,7 +61,8 @@ impl Inspector {
         edited.unwrap_or(Verdict { dropped: true, mirrors: 0 })
     }
 
-    /// Called when no packet passed: the recorder hands its block over if the block is old enough.
+    /// Passes the recorder's current slab to the capture's writer if the slab is old enough. Call
+    /// this when no packet passed.
     pub(super) fn idle(&mut self, now: Time) {
         if let Some(recorder) = &mut self.inspection.recorder {
             recorder.flush(self.epoch.saturating_add(now.0));

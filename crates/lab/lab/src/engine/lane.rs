@@ -1,5 +1,5 @@
 //! The loop of a worker thread: write packets that are due, read packets that have arrived, and
-//! sleep until there are more of either.
+//! sleep until another packet is due or arrives.
 
 use super::attention::MissedTime;
 use super::control::{Command, Inbox};
@@ -29,10 +29,10 @@ pub const SPIN: Duration = Duration::from_micros(40);
 /// counts as missed.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Divisor for the part of a sleep by which a worker wakes early. The kernel lets a sleep in `poll`
-/// end late by a thousandth of its length, whatever the timer slack (`select_estimate_accuracy`).
-/// So a worker wakes early by two thousandths. Its second sleep, for the rest of the time, is
-/// short, and so ends almost on time.
+/// A worker wakes early by the time until the departure, divided by this number. The kernel lets a
+/// sleep in `poll` end late by a thousandth of its length, whatever the timer slack
+/// (`select_estimate_accuracy`). So a worker wakes early by two thousandths. Its second sleep, for
+/// the rest of the time, is short, and so ends almost on time.
 const SLACK: u32 = 500;
 
 /// Limits on the packets and on the bytes that are read from a port in one loop iteration: about
@@ -116,7 +116,8 @@ impl Output {
         Self { port, line, lateness: Lateness::default(), mtu: None, mtu_at: None }
     }
 
-    /// Returns the port's MTU if `packet` is longer.
+    /// Returns the port's MTU if any frame that `packet` becomes on the wire is longer than that, not
+    /// counting its Ethernet header.
     fn exceeded_mtu(&mut self, packet: &Packet, now: Time) -> Option<u32> {
         if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_INTERVAL) {
             (self.mtu, self.mtu_at) = (self.port.mtu(), Some(now));
@@ -174,7 +175,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Runs the loop until a command stops it, or a port or `poll` fails.
     pub(super) fn run(mut self) -> Result<(), EngineError> {
-        // Without this, the kernel may end a sleep 50 us late, to wake several threads at once.
+        // Without this, the kernel may end a sleep 50 us late, to wake several threads together.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         self.missed_time.begin(self.now());
         for input in &mut self.inputs {
@@ -344,8 +345,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a packet or a command arrives or the next departure is near. Returns at once if
-    /// a departure is near already, or if a device was active within the last [`LINGER`].
+    /// Sleeps until a packet or a command arrives or the next departure is near. Does not sleep if a
+    /// departure is near already, or if a device was active within the last [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));

@@ -23,8 +23,8 @@ const BURST_MEMORY: u64 = 16 << 20;
 pub struct Memories(Vec<Memory>);
 
 impl Memories {
-    /// Makes the memory of a box with these lines; `devices` says which ports are devices past the
-    /// kernel. Each worker gets `each` bytes; with `None`, as much as its lines need.
+    /// Makes the memory of a box with these lines; `devices` says which ports are devices that
+    /// bypass the kernel. Each worker gets `each` bytes; with `None`, as much as its lines need.
     ///
     /// # Errors
     /// [`EngineError::Memory`] if the machine has too little free memory; [`EngineError::Ports`] if

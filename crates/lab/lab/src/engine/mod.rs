@@ -108,9 +108,9 @@ impl Engine {
     }
 
     /// Starts a box whose workers inspect packets. `inspections[i]` goes to worker `i`; workers
-    /// without an inspection inspect nothing. In a box of pairs in which no port is a device past
-    /// the kernel, worker `i` reads port `i`. The rules of all inspections must be clones of each
-    /// other.
+    /// without an inspection inspect nothing. In a box of pairs in which no port is a device that
+    /// bypasses the kernel, worker `i` reads port `i`. The rules of all inspections must be clones
+    /// of each other.
     ///
     /// # Errors
     /// - [`EngineError::Ports`] if the ports cannot be joined in this way.

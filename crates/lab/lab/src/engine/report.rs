@@ -25,7 +25,7 @@ pub struct InputReport {
     pub malformed: u64,
     /// Packets lost because packet memory was exhausted.
     pub exhausted: u64,
-    /// Packets that the kernel, or a device past it, dropped before the box read them.
+    /// Packets that the kernel, or a device that bypasses it, dropped before the box read them.
     pub dropped_by_kernel: u64,
 }
 

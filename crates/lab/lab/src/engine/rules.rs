@@ -24,8 +24,8 @@ impl EngineHandle {
     /// loop iterations.
     ///
     /// # Errors
-    /// `change` returned an error, or there are too many rules: no worker has changed its rules. Or
-    /// the box has stopped, or a worker did not reply within 10 seconds.
+    /// `change` returned an error, or there are too many rules; in these two cases no worker has
+    /// changed its rules. Or the box has stopped, or a worker did not reply within 10 seconds.
     pub fn change_rules<E: From<EngineError>>(
         &self,
         change: impl FnOnce(&mut Vec<Arc<Rule>>) -> Result<(), E>,

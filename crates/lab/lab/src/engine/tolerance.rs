@@ -14,7 +14,7 @@ const PERCENT: f64 = 1.0;
 /// keep up. By default, 1 % may leave more than a millisecond late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The share of segments that may be late. With 100 %, lateness is never a reason.
+    /// The share of segments that may be late. With 100 %, lateness never counts.
     pub share: Probability,
     /// A segment is late if it leaves more than this after it was due.
     pub late: Duration,

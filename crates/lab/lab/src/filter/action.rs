@@ -8,7 +8,7 @@ pub const MAX_CHANGES: usize = 8;
 /// What a rule does with packets that match.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Counts the packet. Every other action counts it too.
+    /// Only counts the packet. Every other action also counts it.
     Count,
     /// Drops the packet. Later rules do not see it.
     Drop,
@@ -27,7 +27,7 @@ pub enum ActionError {
     /// There is no such port.
     #[error("mirror:{0}: no such port; the ports are {1}")]
     Port(String, String),
-    /// There is no such change.
+    /// A change is invalid.
     #[error("rewrite: {0}")]
     Change(#[from] ParseChangeError),
     /// Too many changes.

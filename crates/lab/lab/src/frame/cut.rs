@@ -143,8 +143,8 @@ impl Packet {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);
         let bits = (self.bytes().saturating_sub(from) * 8) as u64;
-        // A frame that ends there has no such bit. It draws a number nevertheless, as all frames
-        // do.
+        // A frame that ends there has no bit to flip. A random number is drawn for it nevertheless,
+        // as for every frame.
         let bit = usize::try_from(chance.below(bits.max(1))).expect("fewer bits than that");
         let mut at = from + bit / 8;
         let mut cell = Some(&mut *self.head);

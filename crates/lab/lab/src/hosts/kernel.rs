@@ -11,7 +11,7 @@ const COUNTERS: &str = "/proc/thread-self/net/netstat";
 const SHORTAGES: &str = "TCPMemoryPressures";
 
 /// Sets the kernel up in the calling thread's namespace: large windows, no metrics of earlier
-/// connections, and addresses that are usable at once. Then applies the plan's sysctls.
+/// connections, and addresses that are usable immediately. Then applies the plan's sysctls.
 pub(super) fn set(host: &Host) -> Result<(), HostsError> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [

@@ -130,8 +130,8 @@ impl Commands {
         Ok(commands)
     }
 
-    /// Returns the next event. `None` if there is no event within `timeout`, or if all commands are
-    /// over.
+    /// Returns the next event. `None` if there is no event within `timeout`, or if all commands
+    /// have ended and all their events were returned.
     pub fn next(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -163,8 +163,8 @@ impl Commands {
         }
     }
 
-    /// Returns the end of a command that has ended, once its last lines have arrived or are too
-    /// late.
+    /// Returns the end of a command that has ended, once its last lines have arrived or
+    /// [`LAST_LINES`] has passed.
     fn next_ended(&mut self) -> Option<Event> {
         let mut running =
             self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Limit on the time in which another process takes its lab down after SIGTERM.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Limit on the attempts to take a lock. After them, one more attempt decides.
+/// Number of attempts to take a lock, each followed by a pause if it fails. One more attempt comes
+/// after them and is the last.
 const LOCK_TRIES: u32 = 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

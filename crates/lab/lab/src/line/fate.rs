@@ -14,10 +14,11 @@ use sprat_chance::Chance;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Limit on the streams with random sequences of their own. Further streams share one.
+/// Limit on the streams with random sequences of their own. All further streams share the same
+/// sequences.
 const MAX_STREAMS: usize = 4_096;
 
-/// The stream that all further streams share.
+/// Id of the random sequences that all further streams share.
 const SHARED: u64 = 0;
 
 /// The kinds of impairment, as salts.

@@ -32,7 +32,8 @@ use std::time::Duration;
 /// header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
 
-/// Bytes on a wire before that header: preamble and start of frame. Cut-through waits for them too.
+/// Bytes on a wire before that header: preamble and start of frame. Cut-through also waits for
+/// these bytes.
 const PREAMBLE_BYTES: u64 = 8;
 
 /// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500
@@ -266,7 +267,7 @@ impl Queue {
         }
     }
 
-    /// Returns a time before which the last bit of no packet leaves; `None` if no packet waits.
+    /// Returns a time before which no packet's last bit leaves; `None` if no packet waits.
     pub(super) fn next_end(
         &self,
         clock: &Clock,

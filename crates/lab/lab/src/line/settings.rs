@@ -176,8 +176,8 @@ impl Default for LineSettings {
 }
 
 impl LineSettings {
-    /// Returns the number of bytes on the wire that can be on the line at once: the buffer, and
-    /// packets under way. `assumed` is used as the rate if no rate is set.
+    /// Returns the number of bytes on the wire that can be on the line at the same time: the
+    /// buffer, and packets under way. `assumed` is used as the rate if no rate is set.
     #[must_use]
     pub fn capacity(&self, assumed: Rate) -> u64 {
         let held = self.reorder.map_or(Duration::ZERO, |reorder| reorder.by);

@@ -19,8 +19,8 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// Adds a packet that arrives at `due`, or together with the last packet in order if that
-    /// arrives later.
+    /// Adds a packet that arrives at `due`. If the last packet in `ordered` arrives later, the
+    /// packet arrives together with that one.
     pub(super) fn push(&mut self, mut packet: Packet, due: Time) {
         self.segments += u64::from(packet.count());
         self.last_due = self.last_due.max(due);

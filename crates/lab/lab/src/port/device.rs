@@ -116,8 +116,8 @@ pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
 /// Opens a device. If the device uses a kernel interface, switches that interface on.
 ///
 /// # Errors
-/// The interface below the device is in use, or the kernel or DPDK refuses a step. In a build
-/// without DPDK, every device that is not a memory interface.
+/// The interface below the device is in use, or the kernel or DPDK refuses a step. A build without
+/// DPDK refuses every device that is not a memory interface.
 pub fn open_dpdk(spec: &DpdkSpec) -> Result<Port, PortError> {
     open(spec.name(), &spec.device, spec.interface(), (None, spec.mtu, spec.force))
 }

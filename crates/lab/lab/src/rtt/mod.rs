@@ -8,8 +8,8 @@
 //! that the hosts see. TCP packets and their answers are matched by TCP timestamps (RFC 7323), or
 //! otherwise by sequence and acknowledgement numbers. ICMP echoes are matched by their numbers.
 //!
-//! Different threads handle the two directions of a box. They share a table of single words
-//! ([`Stamps`]) without a lock. A word that is overwritten costs one sample.
+//! Different threads handle the two directions of a box. They share a table of 64-bit words
+//! ([`Stamps`]), one for each stamp, without a lock. A word that is overwritten costs one sample.
 
 mod join;
 mod probe;
@@ -34,9 +34,9 @@ pub const STAMPS: usize = 1 << 15;
 /// a slow host. An older stamp belongs to another packet, and is not counted.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// The parts of a word. One bit is set if there is a stamp, and another if its packet had a
-/// payload. A tag distinguishes stamps with equal indices. The time is in units of [`GRAIN`]
-/// nanoseconds.
+/// The parts of a word of the table. One bit is set if there is a stamp, and another if its packet
+/// had a payload. A tag, which is a part of the [`Key`], distinguishes stamps with equal indices.
+/// The time is in units of [`GRAIN`] nanoseconds.
 const PRESENT: u64 = 1 << 63;
 const PAYLOAD: u64 = 1 << 62;
 const TIME_BITS: u32 = 38;

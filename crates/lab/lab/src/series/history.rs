@@ -1,10 +1,11 @@
-//! Keeps samples in bounded memory: when it is full, each two neighbours are joined into one
-//! sample.
+//! Keeps samples in bounded memory: when the memory is full, every pair of neighbouring samples is
+//! joined into one sample.
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, MAX_SAMPLE_LINES, Sample};
 
-/// The number of samples at which the history halves itself; an even number. Each two neighbours
-/// are then joined, and each later sample that is kept covers twice as many new samples as before.
+/// The number of samples at which the history halves itself; an even number. Every pair of
+/// neighbouring samples is then joined, and each later sample that is kept covers twice as many new
+/// samples as before.
 pub const MAX_SAMPLES: usize = 1_200;
 
 /// Keeps the samples of any length of time in bounded memory, by joining neighbours.

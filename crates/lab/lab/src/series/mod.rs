@@ -204,7 +204,7 @@ fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), SeriesEr
     if count > most { Err(SeriesError::Long(what, most)) } else { Ok(()) }
 }
 
-/// Describes in a few words what a line does. Leaves out settings in which it equals a cable.
+/// Describes in a few words what a line does. Leaves out settings in which the line equals a cable.
 fn words(settings: &LineSettings) -> String {
     let ms = |time: std::time::Duration| format!("{} ms", time.as_secs_f64() * 1e3);
     let mut parts = Vec::new();

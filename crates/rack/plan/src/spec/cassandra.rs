@@ -38,7 +38,8 @@ pub struct Cassandra {
     /// the address of their server.
     #[serde(default)]
     pub addresses: AddressList,
-    /// Number of seeds. They are on as many different servers as possible.
+    /// Number of servers that have a seed: the first instance of each of the first servers on the
+    /// ring. With fewer servers there are fewer seeds.
     #[serde(default = "three")]
     pub seeds: usize,
     /// Settings of `cassandra.yaml` that take the place of the plan's.

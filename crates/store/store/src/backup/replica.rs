@@ -62,8 +62,8 @@ pub(super) struct Replica {
     /// Whether the segment is a head of this node's own log. False for survivors, and for other
     /// masters' segments.
     pub(super) head: bool,
-    /// Whether the segment's chunks are marked as chunks of a head. The head may be one of this
-    /// node's log or of another master's log.
+    /// Whether the chunks that are written next are marked as a head's. Unlike `head`, this can also
+    /// be true for a segment of another master.
     pub(super) marked_head: bool,
     /// The segment's frame, once the first chunk is being written.
     pub(super) frame: Option<u32>,
@@ -241,8 +241,8 @@ pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usiz
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// Returns whether a segment's first bytes show that it is a head. Bytes that cannot be parsed
-/// count as a head, which only means that they wait for earlier segments.
+/// Returns whether a segment is a head, by its first bytes. Bytes that cannot be parsed, or no
+/// bytes, count as a head, which only means that the segment waits for earlier segments.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

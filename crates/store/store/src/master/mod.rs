@@ -95,8 +95,8 @@ pub struct NeededReplicas {
     pub below: u32,
 }
 
-/// A key's line in the hash table is prefetched at once. Its entry is prefetched when this number
-/// of later keys is expected.
+/// Number of keys between the two prefetches of a key. The key's line of the hash table is
+/// prefetched as soon as the key is known, and its entry after this many more keys are known.
 const PREFETCH_DISTANCE: usize = 4;
 
 /// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.

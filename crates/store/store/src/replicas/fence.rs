@@ -81,7 +81,8 @@ impl<D: Disk> Replicas<D> {
             .map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
     }
 
-    /// Describes the replicas of a master, for messages.
+    /// Describes in words the replicas that this server keeps of a master's segments, for the
+    /// simulator's trace.
     pub fn describe(&self, master: u32) -> String {
         let kept =
             self.of_master(master).map(|(segment, kept)| format!("{segment}: {}", kept.describe()));

@@ -132,7 +132,7 @@ impl Replica {
         Stored { replica, incarnation, len: self.written, head, framed, sealed, unsure }
     }
 
-    /// Describes the replica's state, for messages.
+    /// Describes the replica's state in words, for the simulator's trace.
     pub(super) fn describe(&self) -> String {
         let Self { len, written, edition, .. } = self;
         let sealed = if self.sealed { ", sealed" } else { "" };

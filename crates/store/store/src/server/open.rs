@@ -240,8 +240,8 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
 /// A cluster's node whose replicas are in a file.
 pub(super) type FileNode = ClusterNode<FileDisk, Replicas<FileDisk>>;
 
-/// Opens a node whose log is kept by other servers. The node's log begins empty. The node keeps the
-/// replicas of other servers' logs that are in the file at `path`.
+/// Opens a node of a cluster, whose log is replicated on other servers. The node's own log begins
+/// empty. The replicas that the node keeps for other servers are opened from the file at `path`.
 pub(super) fn open_cluster_node(
     options: &ServerOptions,
     path: &Path,

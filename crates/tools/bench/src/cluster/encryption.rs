@@ -14,7 +14,8 @@ use sprat_measure::target::Wait;
 /// one system.
 const ROUNDS: usize = 5;
 
-/// Compares the reads of one client over UDP without and with encryption. Server and client spin.
+/// Compares the latency of one client's reads over UDP with and without encryption. Server and
+/// client spin.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let folder = own_folder(&settings.lab.setup.data, "members")?;
     let members = Members::issue(&settings.program, folder.path())?;

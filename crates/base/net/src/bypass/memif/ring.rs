@@ -31,7 +31,8 @@ const CONTINUES: u16 = 1;
 /// next are written.
 const PUBLISH: u16 = 2;
 
-/// Number of a frame's cache lines that are prefetched: as many as a short frame has.
+/// Number of cache lines that are prefetched at the beginning of a frame or of its buffer: enough
+/// for a short frame.
 const LINES: usize = 3;
 
 /// Returns the number of bytes of a ring, in whole cache lines.

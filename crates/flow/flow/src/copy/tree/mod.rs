@@ -31,9 +31,10 @@ const CONNECTIONS: usize = 4;
 /// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// A fetch of a folder, or of those of its files that match a pattern. Create it with
+/// A fetch of a folder, or of the files in it whose names match a pattern. A recursive fetch also
+/// copies the folders in that folder, or those whose names match the pattern. Create the fetch with
 /// [`FetchTree::new`] and call [`run`](FetchTree::run), as for a [`Fetch`]. Files that exist
-/// locally with the same length and time are not fetched again. Many small files are fetched at a
+/// locally with the same length and time are not fetched again. Small files are fetched many at a
 /// time over several connections. Large files are fetched one by one with all streams.
 #[derive(Debug)]
 pub struct FetchTree {
