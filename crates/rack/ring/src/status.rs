@@ -12,7 +12,8 @@ use std::net::IpAddr;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
-    /// The instance that reported the `node` of each instance; `None` if no instance runs.
+    /// The instance that reported the [`node`](InstanceStatus::node) of each instance. `None` if no
+    /// instance runs.
     pub seen_by: Option<String>,
     /// Cassandra's instances, in the plan's order.
     pub instances: Vec<InstanceStatus>,

@@ -23,7 +23,7 @@ pub const MAX_FILE: usize = 16 << 10;
 const ROOT: &str = "sprat root 1";
 const IDENTITY: &str = "sprat identity 1";
 
-/// Number of bytes of the SHA-256 checksum that the file has.
+/// The file contains only this number of bytes of the SHA-256 checksum: the first ones.
 const SUM: usize = 8;
 
 /// Base64 characters in a line.

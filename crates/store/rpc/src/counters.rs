@@ -32,9 +32,11 @@ pub struct Counters {
     pub requests: u64,
     /// Requests received again after they were executed, and answered with the retained response.
     pub repeats: u64,
-    /// Requests received again while the handler was executing them.
+    /// Packets of requests answered with `Busy`: sent again while the request was incomplete or was
+    /// being executed, or sent while the slot's previous request was still being executed.
     pub busy: u64,
-    /// Requests dropped because a newer request had arrived in their slot.
+    /// Requests dropped because a newer request had arrived in their slot, or their response had
+    /// been acknowledged.
     pub old_requests: u64,
     /// Answers dropped because the endpoint no longer knew their request.
     pub stale_answers: u64,
@@ -49,11 +51,12 @@ pub struct Counters {
 
     /// Fragments that had arrived before, or whose message was complete.
     pub duplicate_fragments: u64,
-    /// Fragments dropped because the reassembly memory was full.
+    /// Fragments dropped because the reassembly memory was full, or had too many messages.
     pub reassembly_full: u64,
     /// Incomplete requests dropped because the rest did not arrive.
     pub abandoned: u64,
-    /// Incomplete requests dropped to give their memory to requests of sessions that use less.
+    /// Incomplete requests dropped to give their memory to other requests, because their clients
+    /// were silent or their sessions used more memory.
     pub reassembly_ceded: u64,
     /// Sessions ended to make room for new ones.
     pub sessions_ceded: u64,
@@ -64,14 +67,14 @@ pub struct Counters {
     /// Grants sent.
     pub grants: u64,
 
-    /// Frames that ended within a packet's header.
+    /// Frames that ended within the header of a packet or of a handshake message.
     pub malformed_short: u64,
     /// Packets whose header states more payload than the frame contains.
     pub malformed_truncated: u64,
-    /// Packets of unknown kind.
+    /// Packets of unknown kind, and refusals for an unknown reason.
     pub malformed_kind: u64,
-    /// Packets of a kind that this role never receives, or with a payload that does not fit the
-    /// kind.
+    /// Packets of a kind that this role never receives, packets with a payload that does not fit
+    /// the kind, and responses to requests that were not sent.
     pub malformed_meaning: u64,
     /// Fragments whose offset, length or total is impossible.
     pub malformed_fragment: u64,

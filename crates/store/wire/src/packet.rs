@@ -51,8 +51,8 @@ pub enum Kind {
     Grant = 6,
     /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
     Resend = 7,
-    /// To the sender of a repeated packet: the request is being executed, or the missing bytes will
-    /// come; keep waiting.
+    /// In answer to a packet: keep waiting. The request is incomplete, is being executed, or must
+    /// wait for the end of the slot's previous request; or the missing bytes will come.
     Busy = 8,
     /// Server to client: the request was not executed; send it again after `offset` microseconds.
     Retry = 9,

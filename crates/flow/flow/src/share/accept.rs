@@ -155,7 +155,8 @@ fn expire(shared: &Shared) {
     }
 }
 
-/// Sends a 503 response without waiting. With TLS, closes the connection without a response.
+/// Tries to send a 503 response, without waiting; with TLS, sends nothing. The caller then closes
+/// the connection.
 fn reject(shared: &Shared, mut socket: &TcpStream) {
     if shared.tls.is_some() || socket.set_nonblocking(true).is_err() {
         return;

@@ -89,7 +89,7 @@ struct Running {
 
 enum Message {
     Line(usize, Stream, Vec<u8>),
-    /// The command has ended, but was not waited for, so that its process number stays reserved.
+    /// The command has ended, but was not reaped, so that its process number stays reserved.
     Dead(usize),
     Closed(usize),
 }
@@ -150,8 +150,8 @@ impl Commands {
                     let running = &mut self.running[job];
                     running.pending -= 1;
                     // Other processes of the command's group may still run. The group's number must
-                    // stay reserved until they are killed. So the status is read without waiting
-                    // for the process.
+                    // stay reserved until they are killed. So the status is read without reaping
+                    // the process.
                     running.ended =
                         status_of(&running.child).map(|status| (status, Instant::now()));
                 }
@@ -267,7 +267,8 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Returns how a child ended, without waiting for it, so that its process number stays reserved.
+/// Returns how a child ended; `None` if it still runs. Does not reap the child, so that its process
+/// number stays reserved.
 fn status_of(child: &Child) -> Option<ExitStatus> {
     use std::os::unix::process::ExitStatusExt as _;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;

@@ -59,8 +59,8 @@ struct Assembly {
 }
 
 impl Assembly {
-    /// Appends the ranges that were granted and have not arrived, at most [`MAX_RESEND_RANGES`], to
-    /// `out`.
+    /// Replaces the contents of `out` by the ranges that were granted and have not arrived, at most
+    /// [`MAX_RESEND_RANGES`]. Each range is an offset and a length.
     fn missing(&self, out: &mut Vec<(usize, usize)>) {
         out.clear();
         for number in 0..self.granted.div_ceil(self.fragment) {

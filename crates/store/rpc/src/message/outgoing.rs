@@ -16,7 +16,7 @@ struct Outgoing {
     granted: usize,
     /// Ranges to send again, as start and end; the last of them is next.
     resends: Vec<(usize, usize)>,
-    /// Whether the message is in `ready`.
+    /// Whether the message is in [`Sender::ready`].
     ready: bool,
 }
 

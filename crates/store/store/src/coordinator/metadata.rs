@@ -53,7 +53,7 @@ pub enum MetadataError {
     /// Nothing was changed.
     #[error("coordinator metadata {place}: {cause}")]
     Failed {
-        /// [`Metadata::place`].
+        /// The storage: a file's path or URLs, as in [`Metadata::place`].
         place: String,
         /// The underlying error.
         cause: String,
@@ -61,7 +61,7 @@ pub enum MetadataError {
     /// Nothing was changed; a later attempt may succeed.
     #[error("coordinator metadata {place}: {cause}")]
     Unavailable {
-        /// [`Metadata::place`].
+        /// The storage: a file's path or URLs, as in [`Metadata::place`].
         place: String,
         /// The underlying error.
         cause: String,
@@ -69,14 +69,14 @@ pub enum MetadataError {
     /// Nothing was changed: another coordinator leads.
     #[error("coordinator metadata {place}: another coordinator leads")]
     Fenced {
-        /// [`Metadata::place`].
+        /// The storage: a file's path or URLs, as in [`Metadata::place`].
         place: String,
     },
     /// It is not known whether the change was made, and it may still be made later. Rows that were
     /// read before may be outdated.
     #[error("coordinator metadata {place}: {cause}")]
     Unknown {
-        /// [`Metadata::place`].
+        /// The storage: a file's path or URLs, as in [`Metadata::place`].
         place: String,
         /// The underlying error.
         cause: String,

@@ -21,7 +21,7 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
-/// Limit on the bytes of objects in a scan's reply; one object alone may be longer.
+/// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole.
 const SCAN_BYTES: usize = 64 << 10;
 
 /// Limit on the objects in a scan's reply.

@@ -205,7 +205,7 @@ impl Recoveries {
         self.tasks.iter().flat_map(Task::tablets)
     }
 
-    /// Does what is due; returns whether there was anything to do.
+    /// Does what is due; returns whether another call at once may do more.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
         let Self { tasks, members, dropped_in, forget, abandoned_sessions, totals } = self;

@@ -9,8 +9,8 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
-/// Limit on the bytes of entries in one reply, unless one entry alone is longer. This is about 30
-/// us of work for either server.
+/// Bytes of entries at which a reply ends: about 30 us of work for either server. The entry that
+/// reaches this limit is sent whole.
 const BATCH_BYTES: usize = 8 << 10;
 
 /// Limit on the number of entries in one reply.

@@ -253,8 +253,8 @@ impl Recovery {
         self.fail(RecoveryFailure::Lost { master: self.order.master, lost, silent: self.silent });
     }
 
-    /// Replays some entries, or notices that everything is durable. Returns whether there was
-    /// anything to do.
+    /// Replays some entries, writes some completions, or notices that everything is durable.
+    /// Returns whether another call at once may do more.
     pub fn work(&mut self, log: &mut Log) -> bool {
         match self.stage {
             Stage::Replaying => self.replay(log),

@@ -13,9 +13,9 @@ impl World {
         self.ask(server, request, None).expect("it is made").0
     }
 
-    /// Stops the server `gone`, and lets the server `by` recover its table. `since` is the segment
-    /// from which on the table's entries count in the log of `gone`. Returns this segment for the
-    /// log of `by`.
+    /// Stops the server `gone`, and lets the server `by` recover its table. `since` is the
+    /// segment of the log of `gone` at which the table begins: only entries in this segment and
+    /// later ones count. Returns this segment for the log of `by`.
     fn recover(&mut self, gone: u32, since: u64, by: u32) -> u64 {
         let min_open = self.stop(gone);
         let tablets = vec![(Tablet::whole(TABLE), since)];

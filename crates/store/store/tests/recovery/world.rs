@@ -183,8 +183,9 @@ impl World {
         }
     }
 
-    /// Waits for the end of a server's next attempt to recover tablets. Returns the segment from
-    /// which on the tablets count in the server's log, or why the attempt failed.
+    /// Waits for the end of a server's next attempt to recover tablets. Returns the segment of
+    /// the server's log at which the tablets begin: only entries in this segment and later ones
+    /// count. If the attempt failed, returns why.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
         let recovered = self.until(|world| world.servers[&by].outbox.take_recovery_result());

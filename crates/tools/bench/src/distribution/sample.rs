@@ -143,8 +143,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Learns the usual times. Returns the median, and the latency from which on operations are
-    /// examined, both in ns.
+    /// Learns the usual times. Returns the median, and the latency at which an operation is long
+    /// enough to be examined, both in ns.
     fn learn(&mut self) -> Result<(u64, u64)> {
         let mut warm_up = Vec::with_capacity(WARM_UP);
         for _ in 0..WARM_UP {

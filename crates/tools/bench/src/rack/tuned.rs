@@ -37,8 +37,8 @@ struct Work {
 /// A light load. Two cores, which also generate the load, can sustain it.
 const LITTLE: Work = Work { rate: 500, reads: "80%" };
 
-/// Rates to try in order, with bad settings, until latency suffers. That rate depends on the
-/// machine.
+/// Rates in operations per second, tried in order with bad settings until latency suffers. At which
+/// rate it suffers depends on the machine.
 const RAMP: [u32; 7] = [500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000];
 
 /// Share of reads at these rates.

@@ -52,7 +52,7 @@ impl Shared {
         content
     }
 
-    /// Returns the bytes sent in verified form by transfers that have ended.
+    /// Returns the bytes sent in verified form, by transfers in progress and by those that ended.
     fn sent_verified(&self) -> u64 {
         let (live, past) = self.share.transfers().snapshot();
         let all = live.iter().chain(&past).map(|transfer| serde_json::to_value(transfer).unwrap());
