@@ -49,6 +49,7 @@ impl Chance {
     ///
     /// # Panics
     /// If `bound` is 0.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "one of none");
         // The high half of the product is as evenly distributed as a remainder, without a division.

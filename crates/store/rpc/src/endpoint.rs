@@ -242,6 +242,7 @@ impl<B: Copy> Endpoint<B> {
 
     /// Returns the number of calls outstanding on a session.
     #[must_use]
+    #[inline]
     pub fn outstanding(&self, session: SessionId) -> u32 {
         self.client.outstanding(session)
     }

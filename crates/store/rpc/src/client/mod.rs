@@ -176,6 +176,7 @@ impl Client {
 
     /// Returns the number of calls that can be begun on a session now; `None` if the session was
     /// closed.
+    #[inline]
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
@@ -183,6 +184,7 @@ impl Client {
     }
 
     /// Returns the number of outstanding calls on a session.
+    #[inline]
     pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation);

@@ -133,6 +133,7 @@ fn whole(rank: f64) -> u64 {
 ///
 /// # Panics
 /// If `key` has fewer than [`MIN_KEY_BYTES`] or more than [`MAX_KEY_BYTES`] bytes.
+#[inline]
 pub fn write_key(number: u64, key: &mut [u8]) {
     assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
     let (mut rest, mut end) = (number, key.len());
