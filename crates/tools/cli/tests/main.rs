@@ -11,6 +11,7 @@ mod cluster;
 mod coordinators;
 mod cp;
 mod distribution;
+mod documented;
 mod golden;
 mod grape;
 mod input;

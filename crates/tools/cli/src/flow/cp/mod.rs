@@ -13,14 +13,18 @@ use sprat_flow::copy::{Error, Fetch, FetchTree, Gather, Options, Sums};
 use sprat_flow::share::Pace;
 use sprat_http::Cancel;
 use sprat_objects::Location;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "sprat cp [OPTIONS] <SRC>... <DST>",
+    after_help = "Examples:
   sprat cp sprat://left.example/big.iso .            from `sprat share`, verified on the way
-  sprat cp https://example.org/big.iso big.iso --sha256 9f86d081884c7d65...
+  sprat cp https://example.org/big.iso big.iso --sha256 \\
+    9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   sprat cp -r sprat://left.example/photos/ photos    a folder
   sprat cp 'sprat://left.example/photos/*.jpg' .     files that match
   sprat cp big.iso sprat://left.example/inbox/       to `sprat share --writable`
@@ -56,16 +60,15 @@ Exit codes:
   9    the source kept changing during the copy
   10   the data or an existing file has the wrong hash, or the server broke the protocol
   11   the destination cannot be written: disk full, or permission denied
-  130  interrupted: run the same command to continue")]
+  130  interrupted: run the same command to continue"
+)]
 pub(crate) struct CpArgs {
-    /// Addresses or local files to copy; `*` and `?` match names in the last part of an address.
-    #[arg(value_name = "SRC", required = true, num_args = 1..)]
-    sources: Vec<String>,
-
-    /// File or directory to copy to; for local files also an address or s3://BUCKET/KEY. In a
-    /// directory, files keep their names.
-    #[arg(value_name = "DST", required = true)]
-    target: PathBuf,
+    /// SRC: addresses or local files to copy; `*` and `?` match names in the last part of an
+    /// address. DST: file or directory to copy to; for local files also an address or
+    /// s3://BUCKET/KEY. In a directory, files keep their names.
+    // One argument: of two, clap takes the one before an option for DST, and then refuses DST.
+    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 1..)]
+    paths: Vec<OsString>,
 
     /// Copy folders with everything in them.
     #[arg(short, long)]
@@ -212,18 +215,41 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-/// Limit on the bytes of a token file that are read. The rest is ignored.
+/// Limit on the bytes of a token file. A longer one is refused.
 const MAX_TOKEN: u64 = 4096;
+
+impl CpArgs {
+    /// Returns what to copy: every path except the last.
+    fn sources(&self) -> Result<Vec<&str>, Error> {
+        let (_, sources) = self.paths.split_last().expect("clap requires one");
+        if sources.is_empty() {
+            let why = "only one path is given; want SRC... DST: what to copy, and where to";
+            return Err(Error::Usage(why.to_owned()));
+        }
+        let mut texts = Vec::with_capacity(sources.len());
+        for path in sources {
+            let why = || Error::Usage(format!("{}: is not UTF-8", path.display()));
+            texts.push(path.to_str().ok_or_else(why)?);
+        }
+        Ok(texts)
+    }
+
+    /// Returns where to copy: the last path.
+    fn target(&self) -> &Path {
+        Path::new(self.paths.last().expect("clap requires one"))
+    }
+}
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let options = options(args)?;
+    let sources = args.sources()?;
     let bucket = objects::target(args)?;
     let server = send::target(args)?;
-    if args.sources.len() > 1 {
-        if bucket.is_none() && server.is_none() && !args.target.is_dir() {
+    if sources.len() > 1 {
+        if bucket.is_none() && server.is_none() && !args.target().is_dir() {
             let why = format!(
                 "{}: not a directory; to copy several files, DST must be one",
-                args.target.display()
+                args.target().display()
             );
             return Err(Error::Usage(why).into());
         }
@@ -234,8 +260,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
             .into());
         }
     }
-    let several =
-        args.sources.len() > 1 || args.sources.iter().any(|source| FetchTree::has_pattern(source));
+    let several = sources.len() > 1 || sources.iter().any(|source| FetchTree::has_pattern(source));
     if several && !args.also.is_empty() {
         return Err(Error::Usage(
             "--also applies to one file; copy the files one by one".to_owned(),
@@ -252,7 +277,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     stop_on_signals(&cancel)?;
     let mut show = Show::new(args.json, args.quiet);
     let mut incomplete = false;
-    for source in &args.sources {
+    for source in sources {
         let copied = match (&bucket, server) {
             (Some(to), _) => {
                 objects::send(source, to, &options, &cancel, &mut show).map(|()| false)
@@ -274,7 +299,7 @@ fn one(
     show: &mut Show,
 ) -> Result<bool> {
     if args.gather {
-        let mut gather = Gather::new(source, &args.target, options.clone())?;
+        let mut gather = Gather::new(source, args.target(), options.clone())?;
         args.also.iter().try_for_each(|host| gather.add_host(host))?;
         gather.stop_with(cancel);
         let outcome = gather.run(&mut |event| show.event(event))?;
@@ -285,7 +310,7 @@ fn one(
     if is_object || (!args.recursive && !FetchTree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,
-            false => Fetch::new(source, &args.target, options.clone())?,
+            false => Fetch::new(source, args.target(), options.clone())?,
         };
         args.also.iter().try_for_each(|host| copy.add_host(host))?;
         copy.stop_with(cancel);
@@ -293,7 +318,7 @@ fn one(
         show.done(&outcome)?;
         return Ok(false);
     }
-    let mut tree = FetchTree::new(source, &args.target, args.recursive, options.clone())?;
+    let mut tree = FetchTree::new(source, args.target(), args.recursive, options.clone())?;
     tree.stop_with(cancel);
     let outcome = tree.run(&mut |event| show.event(event))?;
     show.tree_done(&outcome)?;

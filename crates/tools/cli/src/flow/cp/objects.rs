@@ -10,11 +10,11 @@ use std::path::Path;
 
 /// Returns the target as a location in a bucket, or `None` if it is not one.
 pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
-    let Some(text) = args.target.to_str().filter(|text| Location::is_location(text)) else {
+    let Some(text) = args.target().to_str().filter(|text| Location::is_location(text)) else {
         return Ok(None);
     };
     let to = Location::parse(text)?;
-    if args.sources.len() > 1 && !to.is_folder() {
+    if args.paths.len() > 2 && !to.is_folder() {
         return Err(Error::Usage(format!(
             "{to}: to send several files, DST must be a folder; end it with /"
         ))
@@ -44,7 +44,7 @@ pub(super) fn fetch(
         .into());
     }
     let bucket = Bucket::open(&location.bucket, options, cancel)?;
-    Ok(Fetch::from_address(bucket.address(&location)?, &args.target, options.clone())?)
+    Ok(Fetch::from_address(bucket.address(&location)?, args.target(), options.clone())?)
 }
 
 /// Sends a local file to a bucket.

@@ -10,10 +10,10 @@ use std::path::Path;
 
 /// Returns the target if it is a server's address.
 pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
-    let Some(to) = args.target.to_str().filter(|text| Address::is_address(text)) else {
+    let Some(to) = args.target().to_str().filter(|text| Address::is_address(text)) else {
         return Ok(None);
     };
-    if args.sources.len() > 1 && !to.ends_with('/') {
+    if args.paths.len() > 2 && !to.ends_with('/') {
         let why = format!("{to}: to send several files, DST must be a folder; end it with /");
         return Err(Error::Usage(why).into());
     }
