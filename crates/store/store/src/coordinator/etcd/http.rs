@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
 /// The longest response that is read, in bytes: twice the size of the largest catalog. A longer
@@ -77,8 +77,9 @@ impl Endpoint {
 pub(super) struct Limits {
     /// Time to connect.
     pub(super) connect: Duration,
-    /// Time from the connection to the end of the response.
-    pub(super) exchange: Duration,
+    /// Time from the beginning, connecting included, to the end of the response: the arithmetic of
+    /// leases counts on it.
+    pub(super) in_all: Duration,
 }
 
 /// Posts `body` over a new connection and returns the JSON of the response.
@@ -88,7 +89,8 @@ pub(super) async fn post(
     body: String,
     limits: Limits,
 ) -> Result<Value, Fault> {
-    let Limits { connect, exchange: in_all } = limits;
+    let Limits { connect, in_all } = limits;
+    let until = Instant::now() + in_all;
     let address = (endpoint.host.as_str(), endpoint.port);
     let stream = match timeout(connect, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
@@ -114,7 +116,7 @@ pub(super) async fn post(
         connection.abort(); // each request has a connection of its own
         response
     };
-    match timeout(in_all, exchange).await {
+    match timeout_at(until, exchange).await {
         Ok(Ok((status, body))) if status.is_success() => serde_json::from_slice(&body)
             .map_err(|cause| Fault::Unknown(format!("not JSON: {cause}"))),
         Ok(Ok((status, body))) => {

@@ -225,8 +225,7 @@ impl Etcd {
             let left = until.saturating_duration_since(Instant::now());
             // A silent endpoint must not use up the time of the others.
             let share = left / u32::try_from(endpoints.len() - tried).expect("few");
-            let exchange = if idempotent { share } else { left };
-            let limits = Limits { connect: share, exchange };
+            let limits = Limits { connect: share, in_all: if idempotent { share } else { left } };
             match self.runtime.block_on(http::post(endpoint, path, request.to_string(), limits)) {
                 Ok(response) => {
                     self.first.set(at);
