@@ -277,7 +277,8 @@ impl<D: Disk> Master<D> {
         }
         self.counts.repeated += 1;
         if entry.version > operation.sequence {
-            let reason = "a later operation of its lane was done: nobody can await this one";
+            let reason = "a later operation of its request slot was executed: no client can still \
+                          wait for this one";
             return Some(answer_text(&mut self.held.made, Status::Refused, reason));
         }
         let reply = short_answer(completion.status, completion.version, completion.result);

@@ -204,9 +204,15 @@ fn column(name: &str, no_header: bool) -> Column {
 struct TableSink<'a> {
     client: &'a mut Client,
     table: Table,
-    under_way: VecDeque<(Ticket, usize)>,
+    under_way: VecDeque<WriteInFlight>,
     bytes: usize,
     nothing: Omitted,
+}
+
+struct WriteInFlight {
+    ticket: Ticket,
+    key: Vec<u8>,
+    bytes: usize,
 }
 
 impl<'a> TableSink<'a> {
@@ -216,9 +222,9 @@ impl<'a> TableSink<'a> {
 
     /// Waits for the oldest write in flight.
     fn wait(&mut self) -> Result<(), Error> {
-        let Some((ticket, bytes)) = self.under_way.pop_front() else { return Ok(()) };
-        self.bytes -= bytes;
-        self.client.wait(ticket, |_| ()).map_err(Error::table)
+        let Some(oldest) = self.under_way.pop_front() else { return Ok(()) };
+        self.bytes -= oldest.bytes;
+        self.client.wait(oldest.ticket, |_| ()).map_err(Error::table)
     }
 
     fn finish(mut self) -> Result<(), Error> {
@@ -232,8 +238,13 @@ impl<'a> TableSink<'a> {
 impl ItemSink for TableSink<'_> {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         let bytes = item.value.len();
+        // If one of two writes to a key is sent again, they can be executed in the other order, and
+        // the last row of a key must win.
+        let is_under_way =
+            |all: &VecDeque<WriteInFlight>| all.iter().any(|one| one.key == item.key);
         while self.under_way.len() >= WINDOW
             || (self.bytes > 0 && self.bytes + bytes > WINDOW_BYTES)
+            || is_under_way(&self.under_way)
         {
             self.wait()?;
         }
@@ -244,7 +255,7 @@ impl ItemSink for TableSink<'_> {
             condition: Condition::None,
         };
         let ticket = self.client.submit(&request).map_err(Error::table)?;
-        self.under_way.push_back((ticket, bytes));
+        self.under_way.push_back(WriteInFlight { ticket, key: item.key.clone(), bytes });
         self.bytes += bytes;
         Ok(())
     }
