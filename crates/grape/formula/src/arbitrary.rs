@@ -30,8 +30,8 @@ pub struct Case {
     pub program: Program,
     /// For each result, how far two computations of one contribution may differ. Two computations
     /// of a minimum or maximum differ by at most this tolerance. Two computations of a sum differ
-    /// by at most the tolerance times the number of terms, plus the rounding of the summation.
-    /// Infinite for [`CaseKind::Wild`].
+    /// by at most the tolerance times the number of terms, plus the rounding of the summation. The
+    /// tolerance is 0 for `And` and `Or`. With [`CaseKind::Wild`] all others are infinite.
     pub tolerances: Vec<f64>,
     i: Vec<Stored>,
     j: Vec<Stored>,

@@ -41,8 +41,8 @@ impl Builder {
     /// gives the other number type. Use [`Builder::number`] for numbers.
     ///
     /// # Panics
-    /// If operands do not have the types that the node requires, or there would be more than
-    /// [`MAX_NODES`].
+    /// If operands do not have the types that the node requires, the node is a number, or there
+    /// would be more than [`MAX_NODES`].
     pub fn value(&mut self, node: Node) -> Value {
         let of = self.node_type(node);
         let mut node = node;
@@ -61,6 +61,9 @@ impl Builder {
     }
 
     /// Adds a number, rounded to a type.
+    ///
+    /// # Panics
+    /// If the type is `Bool`, or there would be more than [`MAX_NODES`].
     pub fn number(&mut self, number: f64, of: Type) -> Value {
         assert_ne!(of, Type::Bool, "a number is not a bool");
         self.intern(Node::Number(scalar::round(number, of).to_bits()), of)

@@ -253,7 +253,7 @@ impl Checker {
     }
 
     /// Returns the common type of these terms: the widest type among the values, or the default
-    /// precision if all are literals.
+    /// precision if no term is a value. A bool is an error.
     pub(crate) fn join(&self, terms: &[Term]) -> Checked<Type> {
         let mut joined = None;
         for term in terms {
@@ -328,7 +328,8 @@ impl Checker {
     }
 }
 
-/// Returns the fewest bits of accuracy whose error is within a tolerance.
+/// Returns the fewest bits of accuracy whose error is within a tolerance, but at most the digits of
+/// `f64`.
 fn bits(tolerance: Term) -> Checked<u8> {
     let Operand::Literal(error) = tolerance.what else {
         return Err(Fault::new(tolerance.span, Problem::Tolerance));

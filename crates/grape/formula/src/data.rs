@@ -84,6 +84,9 @@ impl<'a> Column<'a> {
     }
 
     /// Returns a particle's number.
+    ///
+    /// # Panics
+    /// If there is no such particle.
     #[must_use]
     pub fn get(&self, particle: usize) -> f64 {
         match self.data {
@@ -273,7 +276,7 @@ impl<'a> Inputs<'a> {
         &self.j
     }
 
-    /// Returns the constants.
+    /// Returns the values of the constants, not rounded to their types.
     #[must_use]
     pub fn constants(&self) -> &[f64] {
         &self.constants

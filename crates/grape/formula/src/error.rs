@@ -189,8 +189,8 @@ fn hint(name: Option<&String>) -> String {
     name.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns the candidate most similar to a name, if it differs in at most a third of its letters
-/// (or in one).
+/// Returns the candidate most similar to a name. `None` if it differs in more letters than a third
+/// of the name's (in more than one letter, for a short name).
 pub(crate) fn closest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<String> {
     let limit = (name.len() / 3).max(1);
     let near = candidates
@@ -200,7 +200,7 @@ pub(crate) fn closest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>)
 }
 
 /// Returns the edit distance of two names, ignoring case. If their lengths differ by more than
-/// `limit`, it returns a larger number than that.
+/// `limit`, returns `limit + 1` instead.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;

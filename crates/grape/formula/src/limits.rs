@@ -4,7 +4,8 @@
 /// A longer text is a syntax error.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// Limit on the statements of a kernel. More are a syntax error.
+/// Limit on the statements of a kernel that end with a line break or a semicolon; declarations
+/// count. More are a syntax error.
 pub const MAX_STATEMENTS: usize = 8192;
 
 /// Limit on the characters of a name. A longer name is a syntax error.

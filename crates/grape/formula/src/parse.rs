@@ -16,8 +16,8 @@ use crate::span::Span;
 pub struct Kernel {
     /// The kernel's program.
     pub program: Program,
-    /// Names that are declared but not used, perhaps because of a typing error, in the order of the
-    /// text.
+    /// Names that are declared or assigned but not used, perhaps because of a typing error, in the
+    /// order of the text. Results count as used.
     pub unused: Vec<UnusedName>,
 }
 
@@ -26,7 +26,7 @@ pub struct Kernel {
 pub struct UnusedName {
     /// The name.
     pub name: String,
-    /// Line of the name's declaration, from 1.
+    /// Line in which the name is declared or assigned, from 1.
     pub line: usize,
     /// Column of the name in the line, from 1.
     pub column: usize,
@@ -479,7 +479,8 @@ impl<'t> Parser<'t> {
         Ok((name, span))
     }
 
-    /// Parses a keyword, with or without the slash that GRAPE-DR's compiler required before it.
+    /// Returns the keyword that comes next, without consuming it; `None` if another token comes
+    /// next. Skips the slash that GRAPE-DR's compiler required before a keyword.
     fn keyword(&mut self) -> Option<&'static str> {
         let slash = usize::from(self.token() == Token::Symbol("/"));
         let Some((Token::Name(name), _)) = self.words.get(self.at + slash) else { return None };

@@ -1,5 +1,5 @@
-//! Prints a program's listing: a kernel with one operation per line, which parses to the same
-//! program.
+//! Prints a program's listing: a kernel with one operation per line. The listing of a program that
+//! is not contracted parses to the same program.
 
 use crate::program::{Binary, Compare, Field, Node, Program, Reduction, Type, Unary, Value};
 use crate::scalar;

@@ -119,8 +119,8 @@ pub enum Node {
 /// How the contributions of all j are reduced to a result, in an unspecified order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// The sum of the contributions; 0 without contributions. Sums of `F32` are computed in `F32`
-    /// for about a thousand contributions at a time, which are then added in `F64`.
+    /// The sum of the contributions; 0 without contributions. The vector engine computes sums of
+    /// `F32` in `F32` for up to 1,024 contributions at a time, and adds these sums in `F64`.
     Sum,
     /// The minimum; infinity without contributions. NaN is skipped.
     Min,

@@ -153,7 +153,8 @@ pub(crate) fn digits(of: Type) -> u8 {
     if of == Type::F32 { 24 } else { 53 }
 }
 
-/// Returns the reciprocal of a power of two other than 1, if the type can represent it exactly.
+/// Returns the reciprocal of a power of two, of either sign. `None` if the number is not a power of
+/// two, or the reciprocal is not a normal number of the type.
 fn reciprocal(number: f64, of: Type) -> Option<f64> {
     let inverse = 1.0 / number;
     let power = number.is_normal() && number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;

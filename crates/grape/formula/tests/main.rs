@@ -1,5 +1,5 @@
-//! All integration tests of the crate in one program, since each program links the whole crate.
-//! `cargo test -p sprat-formula --test formula NAME::` runs those of one file.
+//! The integration tests of the crate are one program, because each program is linked with the
+//! whole crate. `cargo test -p sprat-formula --test formula NAME::` runs the tests of one file.
 
 mod cases;
 mod language;

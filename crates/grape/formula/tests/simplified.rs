@@ -3,7 +3,8 @@
 
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, reference};
 
-/// Divisors for `x / d`, where 5 / 3 is not 5 * (1 / 3), and special numbers.
+/// Numbers for x and y: ordinary ones, such as 5, for which 5 / 3 is not 5 * (1 / 3), and special
+/// ones.
 const NUMBERS: [f64; 10] =
     [0.0, -0.0, 1.5, -3.0, 5.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
 

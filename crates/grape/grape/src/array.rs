@@ -35,7 +35,7 @@ impl Array {
     /// dimension it is a single column; otherwise it must have two dimensions.
     ///
     /// # Errors
-    /// - [`Error::File`] if the file cannot be opened.
+    /// - [`Error::File`] if the file cannot be opened, or its length cannot be read.
     /// - [`Error::Array`] if the file is not a NumPy array, is too short, has neither one dimension
     ///   nor two, has more than [`MAX_NUMBERS`] elements, or has elements of another type.
     pub fn read(path: &Path) -> Result<Self, Error> {
@@ -80,7 +80,7 @@ impl Array {
     ///
     /// # Errors
     /// On the first rank, those of [`Array::read`]. On every rank, [`Error::Stopped`] if another
-    /// rank has stopped.
+    /// rank has stopped, or if the array has too many elements for [`Ranks::broadcast`].
     pub fn shared(path: &Path, ranks: &Ranks) -> Result<Self, Error> {
         if ranks.count() == 1 {
             return Self::read(path);

@@ -24,8 +24,8 @@ pub struct DividedKernel<'r> {
     ranks: &'r Ranks,
     kernel: Kernel,
     by: Divide,
-    /// The number of the program's own results. Behind them are the extremes that the reduction
-    /// needs.
+    /// The number of the program's own results. With [`Divide::J`], the kernel's results after them
+    /// are the extremes that the reduction needs.
     results: usize,
 }
 
@@ -62,7 +62,7 @@ impl<'r> DividedKernel<'r> {
     /// [`Ranks::gather`].
     ///
     /// # Panics
-    /// The inputs were checked against another program.
+    /// The inputs were checked against a program with other numbers of variables.
     pub fn run(&self, inputs: &Inputs<'_>) -> Result<Vec<Output>, Error> {
         let ranks = self.ranks;
         let mine = match self.by {

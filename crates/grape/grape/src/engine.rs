@@ -73,11 +73,11 @@ impl Kernel {
         &self.program
     }
 
-    /// Runs the kernel, and returns the program's results for each i, in order. Every input has a
-    /// result, as the kernel language defines.
+    /// Runs the kernel, and returns the program's results for each i, in order. No number makes a
+    /// run fail: the kernel language also defines the results for infinities and NaN.
     ///
     /// # Panics
-    /// The inputs were checked against another program.
+    /// The inputs were checked against a program with other numbers of variables.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
@@ -88,7 +88,8 @@ impl Kernel {
     /// in another order.
     ///
     /// # Panics
-    /// The range contains i that do not exist, or the inputs were checked against another program.
+    /// The range contains i that do not exist, or the inputs were checked against a program with
+    /// other numbers of variables.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         match &self.backend {

@@ -52,7 +52,7 @@ pub enum AssembleProblem {
     /// number of these words.
     #[error("broadcast memory beyond the {0} words of a j that `stride` sets")]
     Beyond(u16),
-    /// There is a second `stride`, or a `stride` after instructions that were already checked.
+    /// There is a second `stride`, or a `stride` after `init` or `loop`.
     #[error("`stride` must come once, before `init` and `loop`")]
     Stride,
     /// The listing has too many instructions.

@@ -74,9 +74,9 @@ impl Shape {
 pub enum TreeOperation {
     /// The sum, in long words.
     Sum,
-    /// The minimum. Words that are not numbers are ignored.
+    /// The minimum. Words that are not numbers are ignored, unless all words are.
     Min,
-    /// The maximum. Words that are not numbers are ignored.
+    /// The maximum. Words that are not numbers are ignored, unless all words are.
     Max,
     /// Bitwise and.
     And,
@@ -150,8 +150,8 @@ impl Board {
         &mut self.blocks
     }
 
-    /// Runs `work` on all blocks, in as many threads as the processor can run at the same time.
-    /// Returns when it has run on all of them.
+    /// Runs `work` on all blocks, in at most as many threads as the processor can run at the same
+    /// time. Returns when `work` has run on all blocks.
     pub fn for_each_block(&mut self, work: impl Fn(&mut Block) + Sync) {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let share = self.blocks.len().div_ceil(threads);
@@ -166,7 +166,8 @@ impl Board {
     /// of their chip.
     ///
     /// # Panics
-    /// The blocks are not all on one chip. Each chip has its own tree.
+    /// The range is empty, the blocks are not all on one chip, or there is no such block or word.
+    /// Each chip has its own tree.
     #[must_use]
     pub fn reduce(
         &self,

@@ -52,7 +52,7 @@ pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
 
 impl Lu {
     /// Decomposes the columns of a panel below the finished rows. Exchanges rows so that each pivot
-    /// is the largest number of its column.
+    /// has the largest magnitude in its column, from the diagonal down.
     fn panel(&mut self, n: usize, first: usize, last: usize) -> Result<(), MatrixError> {
         for column in first..last {
             let size = |&row: &usize| self.factors[row * n + column].abs();

@@ -7,8 +7,8 @@ use crate::instruction::{
 use crate::word::Word;
 use thiserror::Error;
 
-/// Limit on the registers that an instruction reads. The register file has three ports, two of
-/// which are for reading.
+/// Limit on the places in the register file, words or vectors, that an instruction reads. The
+/// register file has three ports, two of which are for reading.
 pub const REGISTER_READS: usize = 2;
 
 /// Limit on the destinations of one operation.

@@ -45,7 +45,7 @@ pub struct RunResult {
 /// computed.
 ///
 /// # Panics
-/// The inputs were checked against another program.
+/// The inputs do not have as many variables as the program.
 #[must_use]
 pub fn run(
     kernel: &Kernel,

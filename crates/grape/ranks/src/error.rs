@@ -41,12 +41,12 @@ pub enum JoinError {
     },
 }
 
-/// The error of every exchange after the ranks have stopped. It carries the reason of the first
-/// rank that stopped.
+/// The error of the exchange at which the ranks stop, and of every exchange after it. If several
+/// ranks stop at that exchange, the error has the reason of the one with the lowest number.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct Stopped {
-    /// The rank that gave the reason; `None` if all ranks gave one reason, or if an exchange
-    /// exceeded [`MAX_WORDS`](crate::MAX_WORDS).
+    /// The rank that gave the reason; `None` if all ranks gave the same reason, if there is only
+    /// one rank, or if an exchange exceeded [`MAX_WORDS`](crate::MAX_WORDS).
     pub rank: Option<usize>,
     /// The reason, as text for the user.
     pub text: String,

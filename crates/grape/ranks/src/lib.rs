@@ -73,7 +73,7 @@ impl Ranks {
         Ok(Self { several: Some(Several { world: World::join(count)?, stopped: OnceLock::new() }) })
     }
 
-    /// This rank's number, from 0.
+    /// Returns this rank's number, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.several.as_ref().map_or(0, |several| several.world.rank())
@@ -155,7 +155,7 @@ impl Ranks {
     /// failure. A rank that fails calls this in place of the exchange for which the others wait.
     ///
     /// # Errors
-    /// [`Stopped`] with the reason of the first rank that has failed.
+    /// [`Stopped`] with the reason of the rank with the lowest number among those that have failed.
     pub fn end(&self, mine: Result<(), (String, u8)>) -> Result<(), Stopped> {
         let Some(several) = &self.several else {
             return mine.map_err(|(text, code)| Stopped { rank: None, text, code });
@@ -192,8 +192,8 @@ impl Several {
         Err(self.stopped.get_or_init(|| stopped).clone())
     }
 
-    /// Returns the reason of the first rank that stops. The rank's number is left out if all ranks
-    /// give one reason.
+    /// Returns the reason of the rank with the lowest number among those that stop. The number is
+    /// left out if all ranks give the same reason.
     fn reasons(&self, mine: Option<(String, u8)>) -> Stopped {
         let mine = mine.map_or_else(Vec::new, |(text, code)| StopReason { text, code }.words());
         let lens: Vec<usize> = self

@@ -5,7 +5,8 @@ use crate::target::Target;
 /// Limit on the code of one loop, in bytes: several times what the longest program needs.
 pub const MAX_CODE: usize = 16 << 20;
 
-/// Figures about a compiled kernel, for reports and tests.
+/// Figures about a compiled kernel, for reports and tests. If the kernel has a quick and a careful
+/// loop, they are those of the quick loop. For the portable target, the figures about code are 0.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Facts {
     /// The target that the kernel was compiled for.
@@ -14,7 +15,7 @@ pub struct Facts {
     pub lanes: usize,
     /// Number of vectors of i on which the loop works at the same time.
     pub unroll: usize,
-    /// Bytes of code; 0 if the target is portable.
+    /// Bytes of code.
     pub code: usize,
     /// Number of instructions of one loop iteration, which computes one j with all vectors of i.
     pub instructions: usize,

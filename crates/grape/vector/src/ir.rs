@@ -39,7 +39,7 @@ impl Var {
     }
 }
 
-/// Where a value is before the loop begins.
+/// Where a value is in memory, if no instruction of the loop computes it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Home {
     /// The value has no location: an instruction computes it.
@@ -98,7 +98,7 @@ pub(crate) enum Op {
 pub(crate) struct Inst {
     pub(crate) op: Op,
     /// The type of the numbers that the instruction works on. The result has the same type, except
-    /// for comparisons.
+    /// for comparisons. For a conversion, it is the type of the result.
     pub(crate) kind: Kind,
     pub(crate) to: Var,
     pub(crate) operands: [Var; 3],

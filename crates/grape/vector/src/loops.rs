@@ -29,7 +29,8 @@ pub(crate) struct Loops {
     /// The loop that is right for all numbers.
     careful: Loop,
     /// A loop whose sums are right if they are finite. If a sum is not finite, the careful loop
-    /// computes all sums again. `None` if the quick loop would save nothing.
+    /// computes all sums again. `None` if the quick loop would save nothing, or if its sums would
+    /// need a factor below [`LEAST_SCALE`].
     quick: Option<Loop>,
     /// The byte ranges of the sums among the accumulators.
     sums: Vec<(Kind, Range<usize>)>,
@@ -104,8 +105,8 @@ impl Loops {
         }
     }
 
-    /// Runs the quick loop over the rows. If a sum is not finite, runs the careful loop over them.
-    /// Leaves the accumulators in `sums`.
+    /// Runs the quick loop over the rows. If there is no quick loop, or if one of its sums is not
+    /// finite, runs the careful loop over them. Leaves the accumulators in `sums`.
     pub(crate) fn call(
         &self,
         rows: &[u8],

@@ -26,15 +26,16 @@ const BLOCK_BYTES: usize = 16 << 10;
 /// The smallest number of j in a block, except in the last block.
 const LEAST: usize = 64;
 
-/// Limits on the number of i in a chunk. The lower limit makes the cost of packing j small in
-/// comparison. Below the upper limit, the tiles and results of a chunk stay in the second-level
-/// cache.
+/// Limits on the number of i in a chunk, which is then rounded up to whole tiles. The lower limit
+/// makes the cost of packing j small in comparison. Below the upper limit, the tiles and results of
+/// a chunk stay in the second-level cache.
 const CHUNK: Range<usize> = 512..8192;
 
-/// The number of chunks into which the i are divided, if there are enough i.
+/// The number of chunks into which the i are divided, if chunks are then within [`CHUNK`].
 const CHUNKS: usize = 64;
 
-/// The smallest number of blocks in a run of j. The j are divided into runs if there are few i.
+/// The smallest number of blocks in a run of j, except in the last run. The j are divided into runs
+/// if there are few i.
 const RUN: usize = 8;
 
 /// A function that any of the threads calls after each block, with the number of the block's pairs.
@@ -46,7 +47,7 @@ impl Compiled {
     /// in the order of the program's results. Each output has one entry for every i.
     ///
     /// # Panics
-    /// The inputs were checked against another program.
+    /// The inputs do not have as many variables and constants as the program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
@@ -55,7 +56,8 @@ impl Compiled {
     /// Computes the results of a range of i. They equal those of [`Compiled::run`] bit for bit.
     ///
     /// # Panics
-    /// `i` is out of range, or the inputs were checked against another program.
+    /// `i` is out of range, or the inputs do not have as many variables and constants as the
+    /// program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         self.run_range(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
@@ -64,7 +66,7 @@ impl Compiled {
     /// Runs the kernel, and calls `hook` after each block. Returns `None` if the hook ends the run.
     ///
     /// # Panics
-    /// The inputs were checked against another program.
+    /// The inputs do not have as many variables and constants as the program.
     pub fn run_with(&self, inputs: &Inputs<'_>, hook: Hook<'_>) -> Option<Vec<Output>> {
         self.run_range(inputs, 0..inputs.ni(), hook)
     }

@@ -48,8 +48,9 @@ impl Threads {
     }
 
     /// Runs `work` on one of the threads. Rayon's parallel iterators and joins in `work` use all
-    /// threads. The argument of `work` says whether there is a pool. In a child of `fork` in which
-    /// the system cannot start threads, `work` runs on the caller's thread.
+    /// threads. Without a pool, `work` runs on the caller's thread: the number of threads is 1, or
+    /// the system cannot start threads in a child of `fork`. The argument of `work` says whether
+    /// there is a pool.
     pub fn run<R: Send>(&self, work: impl FnOnce(bool) -> R + Send) -> R {
         let Some(first) = &self.first else { return work(false) };
         if first.is_of_this_process() {

@@ -47,8 +47,9 @@ fn edges(of: Type) -> Vec<f64> {
     }
 }
 
-/// Returns a kernel whose results are a value of each pair. With one j for each i, the minimum and
-/// the maximum both equal that value, and both show whether it is not a number.
+/// Returns a kernel that reduces a value of each pair: to the sum, the minimum and the maximum, or
+/// to "any" and "all" if it is true or false. With one j, each of these equals the value, but the
+/// minimum and the maximum may ignore NaN and stay infinite.
 fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Program {
     let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
     let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
@@ -135,8 +136,8 @@ fn arithmetic_is_exact() {
     }
 }
 
-/// Checks a function of a pair's value. Values of i alone are computed elsewhere, so a j of 0 is
-/// added to the argument. That changes only the sign of a 0.
+/// Checks a function of a pair's value. Values of i alone are computed elsewhere, so the argument
+/// is the minimum of a value of i and a value of j.
 fn unary(of: Type, ulps: f64, op: Unary, expect: impl Fn(f64) -> f64) {
     check(
         of,

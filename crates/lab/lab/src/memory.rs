@@ -130,7 +130,8 @@ impl Memory {
         self.free.len()
     }
 
-    /// Returns the smallest number of cells that were ever free.
+    /// Returns the smallest number of cells that were ever free; zero if a packet was lost because
+    /// too few cells were free.
     #[must_use]
     pub fn least_free(&self) -> usize {
         self.least_free

@@ -1,14 +1,15 @@
 //! A learning switch: it chooses the ports for a frame by the frame's addresses and VLAN (IEEE
 //! 802.1Q, clause 8, without spanning tree).
 //!
-//! Tags are kept. Each VLAN has a table of its own, and frames are flooded to every port.
+//! Tags are kept. The switch learns addresses for each VLAN separately. Every port is in every
+//! VLAN, so a flooded frame goes to all ports except the one at which it arrived.
 
 use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Limit on the addresses that are known at the same time. Further addresses are not learnt, and
-/// frames to them are flooded.
+/// Limit on the addresses that are known at the same time, in all VLANs together. Further addresses
+/// are not learnt, and frames to them are flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
 /// Default time after which a switch forgets an address that has sent no frame: the standard's
@@ -39,7 +40,7 @@ pub struct SwitchCounters {
     pub filtered: u64,
     /// Addresses learnt, at first or again at another port.
     pub learnt: u64,
-    /// Packets whose address was not learnt because the table was full.
+    /// Packets whose source address was not learnt because the table was full.
     pub table_full: u64,
     /// Addresses in the table now, including expired ones that have not been removed yet.
     pub stations: u64,
@@ -68,8 +69,8 @@ impl Switch {
         Self { stations, ageing, swept: Time::ZERO, counters: SwitchCounters::default() }
     }
 
-    /// Learns where `source` is, and returns where a frame to `destination` goes. Frames without a
-    /// tag are in VLAN 0.
+    /// Learns that `source` is at port `from`, unless `source` is a multicast address. Returns
+    /// where a frame to `destination` goes. Frames without a tag are in VLAN 0.
     pub fn forward(
         &mut self,
         from: usize,

@@ -241,7 +241,8 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Returns the types and bodies of the blocks of a file, up to where the file is written.
+/// Returns the types and bodies of the complete blocks of a file. The last block may be incomplete,
+/// because the writer is still writing it.
 fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut blocks = Vec::new();

@@ -22,7 +22,7 @@ fn changes() -> impl Strategy<Value = Changes> {
     })
 }
 
-/// Makes settings under which no packet is lost, duplicated or corrupted.
+/// Makes settings under which no packet is lost, duplicated, corrupted or held back.
 fn harmless(settings: LineSettings) -> LineSettings {
     let never = sprat_lab::chance::Probability::NEVER;
     LineSettings {

@@ -173,7 +173,7 @@ fn every_primitive_matches_something_and_not_all() {
     if COMPILER.is_none() {
         return;
     }
-    // Without such frames, the comparison above would prove little.
+    // If no expression told these frames apart, the comparison with libpcap would prove little.
     let frames = [tcp(80, &[]), tcp(22, &[7]), udp6(5000), tcp(80, &[7, 8])];
     let matched =
         |program: &Program| frames.iter().filter(|frame| program.run(frame, 100) != 0).count();

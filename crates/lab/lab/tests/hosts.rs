@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for every step.
+/// Limit on the time of a step: far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Environment variable for the owner process: the directory of its lab's state, and the lab's
@@ -392,7 +392,7 @@ impl Test {
             .collect()
     }
 
-    /// Starts another process that makes the lab.
+    /// Starts another process that makes the lab, and waits until a command runs in the lab.
     fn owner(&self) -> Owner {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "hosts::owner_process"]).stdout(Stdio::null());

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for every step.
+/// Limit on the time of a step: far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -39,7 +39,8 @@ fn two_sites_are_as_far_apart_as_they_say() {
     );
 }
 
-/// The bundled topology, except that the bottleneck is a tenth as fast and a tenth as far away.
+/// The bundled topology, except that the rate, the buffer and the delay of the bottleneck are a
+/// tenth of the original ones.
 #[test]
 fn four_streams_merge_into_one_bottleneck() {
     const BYTES: usize = 2_000_000;

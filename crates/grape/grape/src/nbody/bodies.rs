@@ -109,6 +109,9 @@ impl Bodies {
     }
 
     /// Computes the conserved quantities from each body's potential.
+    ///
+    /// # Panics
+    /// There are not as many potentials as bodies.
     #[must_use]
     pub fn conserved(&self, potential: &[f64]) -> Conserved {
         assert_eq!(potential.len(), self.len(), "a potential for each body");
@@ -127,7 +130,8 @@ impl Bodies {
         all
     }
 
-    /// Shifts positions and velocities so that the centre of mass rests at the origin.
+    /// Shifts positions and velocities so that the centre of mass rests at the origin. Does nothing
+    /// if the total mass is 0.
     pub fn centre(&mut self) {
         let total: f64 = self.mass.iter().sum();
         if total == 0.0 {

@@ -13,7 +13,8 @@ const MAX_DRAWN: usize = 20_000;
 const WITHIN: f64 = 0.95;
 
 /// Returns a picture of the bodies, seen along z, with a title below. The area of a dot is
-/// proportional to its mass. Slow bodies are red, fast ones blue.
+/// proportional to its mass, within limits. Slow bodies are red, fast ones blue. Bodies outside of
+/// the frame are left out.
 #[must_use]
 pub fn picture(bodies: &Bodies, title: &str) -> String {
     let half = frame(bodies);

@@ -116,8 +116,8 @@ impl MicroProgram {
         self.values - 1
     }
 
-    /// Returns two operands that one instruction can read. If both need the same port, the first is
-    /// copied to a value.
+    /// Returns two operands that one instruction can read. If they differ and need the same port,
+    /// the first is copied to a value.
     fn separate_ports(&mut self, a: Operand, b: Operand) -> Vec<Operand> {
         let one_port = matches!(
             (a, b),

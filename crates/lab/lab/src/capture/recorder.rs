@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// Age in nanoseconds at which a slab is written even if it is not full.
+/// Age in nanoseconds from which [`Recorder::flush`] passes a slab to the writer even if it is not
+/// full.
 pub const FLUSH_NANOS: u64 = 200_000_000;
 
 /// A packet to record.

@@ -48,8 +48,9 @@ pub struct CaptureSettings {
     /// Memory between packets and files, in bytes, divided among the recorders. Each recorder has
     /// at least two MiB.
     pub memory: u64,
-    /// With a ring: the limit on the size of a file in bytes (at least [`MIN_FILE_BYTES`]), and the
-    /// number of files that are kept (1 to [`MAX_FILES`]). With `None`, one file without a limit.
+    /// With a ring: the limit on the size of a file in bytes, without the counts at its end (at
+    /// least [`MIN_FILE_BYTES`]), and the number of files that are kept (1 to [`MAX_FILES`]). With
+    /// `None`, one file without a limit.
     pub ring: Option<(u64, usize)>,
 }
 
@@ -281,7 +282,7 @@ struct Files {
 
 impl Files {
     /// Writes blocks, and removes those that are written from `blocks`. After an error, `blocks`
-    /// still has all blocks of the write that failed, some of which may be in the file.
+    /// still has all blocks from the write that failed on. Some of them may be in the file.
     fn write(&mut self, blocks: &mut &[u8]) -> Result<(), CaptureError> {
         while !blocks.is_empty() {
             if self.current.is_none() {

@@ -218,7 +218,7 @@ pub(super) fn probability(text: &str) -> Result<Probability, UnitError> {
 }
 
 /// Parses a tolerance: the share of segments that may be late, as in `5%`, or the share and the
-/// time from which a segment is late, as in `5%:10ms`.
+/// lateness beyond which a segment counts as late, as in `5%:10ms`.
 ///
 /// # Errors
 /// The share or the time is invalid.

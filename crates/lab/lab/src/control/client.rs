@@ -10,12 +10,12 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Limit on the time that an answer may take. The end of a stopped box has the same limit: the box
-/// may have captures to write.
+/// Limit on each wait for bytes of an answer, or for the socket to take bytes of a request. The end
+/// of a stopped box has the same limit: the box may have captures to write.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a box, made by [`ControlDir::connect`](super::ControlDir::connect). Each call
-/// sends one request and waits up to 30 seconds for the answer.
+/// sends one request and waits for the answer, for up to 30 seconds without a byte.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,

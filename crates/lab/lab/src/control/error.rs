@@ -21,7 +21,8 @@ pub enum ControlError {
         /// The process that runs it, if known.
         process: Option<u32>,
     },
-    /// Other users can access the directory of the sockets.
+    /// The directory of the sockets is not private: it belongs to another user, other users can
+    /// access it, or it is no directory.
     #[error("{} {why}: others could change boxes through it; remove it, or name another with \
          --state", path.display())]
     NotPrivate {

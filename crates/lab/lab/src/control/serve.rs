@@ -46,9 +46,9 @@ impl RequestHandler {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// Returns the answer to a request, as a line. Returns `None` if the workers of the box have
-    /// ended; this thread runs a little longer than they do. The caller then closes the connection,
-    /// so that the client sees that the box is gone.
+    /// Returns the answer to a request, as a line. Returns `None` if a worker of the box has ended
+    /// or does not reply; this thread runs a little longer than the workers do. The caller then
+    /// closes the connection, so that the client sees that the box is gone.
     pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let outcome = match Request::parse(line) {
             Err(error) => return Some(refuse(&error.to_string())),

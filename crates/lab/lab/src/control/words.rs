@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 /// Version of the protocol. A box and a client of different versions refuse each other.
 pub const VERSION: u64 = 1;
 
-/// Limit on the length of a request, including the end of its line, in bytes. The longest list of
-/// lost segments fits. A client that sends more bytes without a line end is disconnected.
+/// Limit on the bytes that a client may send without a line end. The request with the longest list
+/// of lost segments fits. If a client exceeds the limit, the box answers with an error and
+/// disconnects the client. The box checks this after each read, so a request that is longer by less
+/// than a read (4 KiB) can pass.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
 /// Limit on the length of an answer, including the end of its line, in bytes. The report of a box

@@ -56,8 +56,8 @@ impl MissedTime {
         result
     }
 
-    /// Notes that the worker reads its ports now. Returns how long the worker could not run since
-    /// it last read them.
+    /// Notes that the worker reads its ports now. Returns the time since it last read them without
+    /// the intended sleep, or the time for which it waited for a processor, whichever is longer.
     pub(super) fn take_missed(&mut self, now: Time) -> Duration {
         let since = now.since(std::mem::replace(&mut self.looked, now));
         let (asleep, waited) = (std::mem::take(&mut self.asleep), std::mem::take(&mut self.waited));

@@ -30,8 +30,8 @@ pub(super) struct WorkerPorts {
 }
 
 /// Returns the ports of each worker of a box; `devices` says which ports are devices that bypass
-/// the kernel. In a box of pairs, the line to a port belongs to the worker that reads the other
-/// port of the pair.
+/// the kernel. A pair of ports with a device has one worker. Any other pair has two: the line to a
+/// port belongs to the worker that reads the other port of the pair.
 pub(super) fn worker_ports(forwarding: Forwarding, devices: &[bool]) -> Vec<WorkerPorts> {
     let all: Vec<_> = (0..devices.len()).collect();
     let both = |ports: &[usize]| WorkerPorts {

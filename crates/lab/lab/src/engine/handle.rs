@@ -34,7 +34,8 @@ struct Shared {
     /// The settings of the line to each port. Locked while commands are sent to workers, so that
     /// changes reach the workers in the order in which they are stored here.
     lines: Mutex<Vec<LineSettings>>,
-    /// The filter's rules, without the counters, which the workers have. Locked as `lines` is.
+    /// The filter's rules, without the counters, which the workers have. Locked while rules are
+    /// sent to workers or counted.
     rules: Mutex<Rules>,
 }
 
@@ -51,7 +52,8 @@ pub(super) struct WorkerHandle {
 pub struct Changed {
     /// The ports whose lines were changed, with the new settings.
     pub lines: Vec<(String, LineSettings)>,
-    /// Workers whose packet memory is now smaller than what their lines can hold.
+    /// The workers of these lines whose packet memory is smaller than what all their lines can now
+    /// fill.
     pub shortages: Vec<MemoryShortage>,
 }
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 /// needs to wake a thread in a virtual machine.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Limit on one sleep. If a worker is stopped while it sleeps, only the time beyond this limit
-/// counts as missed.
+/// Limit on one sleep. If a worker is stopped while it sleeps, only the time beyond the end of the
+/// intended sleep counts as missed.
 const SLEEP: Duration = Duration::from_millis(20);
 
 /// A worker wakes early by the time until the departure, divided by this number. The kernel lets a
@@ -95,7 +95,8 @@ impl Input {
     }
 }
 
-/// Interval at which a port's MTU is read.
+/// Minimum interval between two reads of a port's MTU. The MTU is read when packets are forwarded
+/// to the port.
 const MTU_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Minimum interval between two "packet too big" replies of a worker.
@@ -106,7 +107,7 @@ pub(super) struct Output {
     port: Arc<Port>,
     line: Line,
     lateness: Lateness,
-    /// The port's MTU, read at `mtu_at`; `None` if the port has none.
+    /// The port's MTU, read at `mtu_at`; `None` if it is unknown.
     mtu: Option<u32>,
     mtu_at: Option<Time>,
 }
@@ -116,8 +117,8 @@ impl Output {
         Self { port, line, lateness: Lateness::default(), mtu: None, mtu_at: None }
     }
 
-    /// Returns the port's MTU if any frame that `packet` becomes on the wire is longer than that, not
-    /// counting its Ethernet header.
+    /// Returns the port's MTU if any frame that `packet` becomes on the wire is longer than that,
+    /// not counting its Ethernet header.
     fn exceeded_mtu(&mut self, packet: &Packet, now: Time) -> Option<u32> {
         if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_INTERVAL) {
             (self.mtu, self.mtu_at) = (self.port.mtu(), Some(now));
@@ -222,7 +223,8 @@ impl Worker {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Writes the packets that are due. Returns whether it wrote any.
+    /// Writes at most [`WRITE_BURST`] of the packets that are due to each port. Returns whether any
+    /// packet was due.
     fn write(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for at in 0..self.outputs.len() {
@@ -345,8 +347,10 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a packet or a command arrives or the next departure is near. Does not sleep if a
-    /// departure is near already, or if a device was active within the last [`LINGER`].
+    /// Sleeps until a packet or a command arrives or the next departure is near, but at most for
+    /// [`SLEEP`] and for the time after which a device must be polled again. Does not sleep if a
+    /// departure is near already, or if the worker has a device and was active within the last
+    /// [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));

@@ -14,7 +14,7 @@ pub const ASSUMED_BITS_PER_SECOND: u64 = 20_000_000_000;
 /// packets do not fill their last cells.
 const CELL_WASTE_PERCENT: u64 = 150;
 
-/// Bytes of memory that each worker gets in addition, for bursts.
+/// Bytes of memory that each worker gets for bursts, in addition to what its lines can fill.
 const BURST_MEMORY: u64 = 16 << 20;
 
 /// The packet memory of each worker of a box. Touching gigabytes takes seconds: make the memory
@@ -25,6 +25,7 @@ pub struct Memories(Vec<Memory>);
 impl Memories {
     /// Makes the memory of a box with these lines; `devices` says which ports are devices that
     /// bypass the kernel. Each worker gets `each` bytes; with `None`, as much as its lines need.
+    /// The limits of [`Memory::new`] apply to both.
     ///
     /// # Errors
     /// [`EngineError::Memory`] if the machine has too little free memory; [`EngineError::Ports`] if

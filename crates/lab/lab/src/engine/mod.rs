@@ -54,8 +54,9 @@ pub struct EnginePlan {
     pub ports: Vec<(Port, LineSettings)>,
     /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory that was made before the ports were opened. With `None` the engine makes it
-    /// when it starts, and packets that arrive meanwhile wait in the ports.
+    /// Packet memory that was made before the ports were opened. With `None`, or if it was made for
+    /// another number of workers, the engine makes memory when it starts. Packets that arrive
+    /// meanwhile wait in the ports.
     pub memories: Option<Memories>,
     /// How long before a departure a worker stops sleeping and spins; normally [`SPIN`].
     pub spin: Duration,

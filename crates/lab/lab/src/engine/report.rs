@@ -8,8 +8,8 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The smallest number of late packets for which a report says that the box did not keep up. One
-/// late packet out of a few pings does not show that.
+/// The smallest number of late packets on a line for which a report says that the box did not keep
+/// up. One late packet out of a few pings does not show that.
 const LEAST_LATE: u64 = 10;
 
 /// Counters of a port's input.
@@ -17,13 +17,14 @@ const LEAST_LATE: u64 = 10;
 pub struct InputReport {
     /// The port's name.
     pub port: String,
-    /// Packets read; a super-packet counts once.
+    /// Valid packets read; a super-packet counts once.
     pub packets: u64,
     /// Segments read, and their bytes on Ethernet.
     pub arrived: Traffic,
     /// Packets read that were not valid frames.
     pub malformed: u64,
-    /// Packets lost because packet memory was exhausted.
+    /// Packets, and copies of packets that were mirrored or flooded, lost because packet memory was
+    /// exhausted.
     pub exhausted: u64,
     /// Packets that the kernel, or a device that bypasses it, dropped before the box read them.
     pub dropped_by_kernel: u64,
@@ -134,7 +135,8 @@ impl Report {
         report
     }
 
-    /// Returns whether the box kept up, and so did exactly what its settings say.
+    /// Returns whether the box kept up, which means that [`behind`](Self::behind) gives no reason
+    /// to doubt a measurement.
     #[must_use]
     pub fn kept_up(&self) -> bool {
         self.behind.is_empty()

@@ -11,7 +11,8 @@ const LATE: Duration = Duration::from_millis(1);
 const PERCENT: f64 = 1.0;
 
 /// The share of a line's segments that may leave late before the report says that the box did not
-/// keep up. By default, 1 % may leave more than a millisecond late.
+/// keep up. By default, 1 % may leave more than a millisecond late. The report never says so of a
+/// line with fewer than 10 late packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// The share of segments that may be late. With 100 %, lateness never counts.

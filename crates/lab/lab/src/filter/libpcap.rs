@@ -25,7 +25,7 @@ const NETMASK_UNKNOWN: c_uint = u32::MAX;
 /// Why an expression could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// libpcap cannot be loaded.
+    /// libpcap cannot be loaded, or lacks a function.
     #[error(
         "filters are compiled by libpcap, which cannot be loaded ({0}): install it (Debian: \
          apt-get install libpcap0.8; scripts/setup does)"
@@ -124,8 +124,8 @@ impl Compiler {
     /// Compiles an expression. Looks up the host names in it, which may take long.
     ///
     /// # Errors
-    /// The expression is too long or invalid, libpcap is out of memory, or the program does not
-    /// pass verification.
+    /// The expression is invalid, is too long or contains a zero byte, libpcap is out of memory, or
+    /// the program does not pass verification.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let length = CompileError::Length(expression.len());
         let Some(text) =

@@ -7,8 +7,8 @@ use crate::frame::{is_tag, updated};
 use std::fmt;
 use std::str::FromStr;
 
-/// Limit on the VLAN tags that are skipped to find the IP header. A packet with more tags is not
-/// changed.
+/// Limit on the VLAN tags that are skipped to find the IP header. In a packet with more tags, the
+/// fields of IP are not changed.
 const MAX_TAGS: usize = 4;
 
 /// The two bits of explicit congestion notification (RFC 3168).

@@ -4,10 +4,10 @@ use super::{Action, Program};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Limit on the rules of a box.
+/// Limit on the rules of a box. A list with more rules is rejected.
 pub const MAX_RULES: usize = 64;
 
-/// Limit on the ports that rules can refer to: those with an index below this.
+/// Limit on the ports to which rules can mirror packets: those with an index below this.
 pub const MAX_FILTER_PORTS: usize = 64;
 
 /// A rule of a box's filter.
@@ -31,7 +31,7 @@ pub struct Counters {
     pub packets: u64,
     /// Bytes of the packets that matched.
     pub bytes: u64,
-    /// Packets that matched, but lacked a field that the rule changes.
+    /// Those of `packets` that lacked a field that the rule changes.
     pub lacking: u64,
 }
 
@@ -83,7 +83,8 @@ impl Rules {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Copies the counters of `before` for the rules that are in both lists.
+    /// Copies the counters of `before` for the rules that are in both lists. Sets the counters of
+    /// all other rules to zero.
     pub(crate) fn take_over(&mut self, before: &Self) {
         for (rule, counters) in &mut self.rules {
             let known = before.rules.iter().find(|(known, _)| Arc::ptr_eq(known, rule));

@@ -98,8 +98,7 @@ impl RulePlan {
     /// Compiles the rule's expression.
     ///
     /// # Errors
-    /// [`CompileError`] if libpcap does not understand the expression, or the program cannot be
-    /// verified.
+    /// [`CompileError`] as from [`Compiler::compile`].
     pub fn compile(&self, compiler: &Compiler) -> Result<Rule, CompileError> {
         let Self { expression, from, action } = self;
         let program = compiler.compile(expression)?;

@@ -114,8 +114,12 @@ impl Packet {
         Ok(())
     }
 
-    /// Completes the partial checksum of a single frame. Receivers trust a frame that is marked as
-    /// having a partial checksum, so the checksum must be completed before the frame is corrupted.
+    /// Completes the partial checksum of a single frame, and empties its virtio-net header.
+    /// Receivers trust a frame that is marked as having a partial checksum, so the checksum must be
+    /// completed before the frame is corrupted.
+    ///
+    /// # Panics
+    /// The packet has several segments.
     pub fn complete_checksum(&mut self) {
         assert_eq!(self.count(), 1, "segments have a checksum each");
         let vnet = self.vnet();
@@ -139,6 +143,9 @@ impl Packet {
 
     /// Completes the checksum of a single frame, then flips one bit behind the Ethernet header and
     /// its tags.
+    ///
+    /// # Panics
+    /// The packet has several segments.
     pub fn corrupt(&mut self, chance: &mut Chance) {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);

@@ -1,7 +1,7 @@
 //! Frames: a virtio-net header and an Ethernet frame, parsed once when a port receives them.
 //!
-//! A port with segmentation offload delivers *super-packets*: up to 64 KB of one TCP stream with
-//! one set of headers, which a wire would carry as many frames. [`Segments`] describes those
+//! A port with segmentation offload delivers *super-packets*: up to 64 KB of one TCP or UDP flow
+//! with one set of headers, which a wire would carry as many frames. [`Segments`] describes those
 //! frames. Loss, queues and counters apply to them one by one.
 
 mod checksum;

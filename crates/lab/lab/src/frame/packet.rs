@@ -188,7 +188,8 @@ impl Packet {
         gather(&self.head, VNET_BYTES, write)
     }
 
-    /// Returns whether the network header states a greater length than the packet has.
+    /// Returns whether the network header states a greater length than the packet has. Always false
+    /// for a super-packet.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         let at = usize::from(self.frame.network_at);
@@ -210,7 +211,7 @@ impl Packet {
     }
 
     /// Returns whether the packet is of a kind that kernels send on their own, between the packets
-    /// of programs: ARP, IGMP, neighbour discovery (RFC 4861) and multicast listener reports (RFC
+    /// of programs: ARP, IGMP, neighbour discovery (RFC 4861) and multicast listener discovery (RFC
     /// 3810).
     pub(crate) fn is_housekeeping(&self) -> bool {
         const IGMP: u8 = 2;

@@ -1,9 +1,9 @@
 //! Parses bytes into a [`Frame`]. Only this module checks what a port delivers.
 //!
-//! A frame of an unknown kind is valid, but has no flow. Two kinds of frames are invalid, because
-//! no port may deliver them: frames shorter than an Ethernet header, and super-packets whose
-//! virtio-net header contradicts the frame. Splitting such a super-packet would write outside of
-//! its headers.
+//! A frame of an unknown kind is valid, but has no flow. A frame is invalid if no port may deliver
+//! it: the frame is too short for an Ethernet header or longer than [`MAX_PACKET`], or its
+//! virtio-net header contradicts it. To split a super-packet with such a header, or to complete its
+//! checksum, would write outside of its headers.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};
@@ -46,8 +46,9 @@ pub enum Malformed {
 /// `len` and `head` include the virtio-net header.
 ///
 /// # Errors
-/// [`Malformed`] if the packet is shorter than its headers or longer than `MAX_PACKET`, or its
-/// virtio-net header contradicts the frame.
+/// [`Malformed`] if the packet is shorter than a virtio-net header and an Ethernet header, or
+/// longer than `MAX_PACKET`, or if its virtio-net header contradicts the frame or states an unknown
+/// kind of segmentation.
 pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let vnet = VnetHeader::read(head).ok_or(Malformed::Short)?;
     let head = &head[VNET_BYTES..];

@@ -39,7 +39,8 @@ pub(super) fn is_taken(name: &str) -> bool {
 }
 
 /// Makes a namespace and gives it a name. Before the namespace has a name, `record` is called with
-/// its inode. If `record` fails, the namespace gets no name.
+/// its inode. If `record` or a step of the kernel fails, the namespace gets no name, but an empty
+/// file of that name stays ([`Found::Bare`]).
 ///
 /// # Errors
 /// [`HostsError::Taken`] if the name is taken; otherwise the error of the kernel or of `record`.
@@ -109,7 +110,7 @@ pub(super) fn find(name: &str) -> io::Result<Found> {
 }
 
 /// Removes a namespace's name. The namespace disappears with its name, unless processes are still
-/// in it.
+/// in it or have it open.
 pub(super) fn remove(name: &str) -> Result<(), HostsError> {
     let path = path(name);
     let refused = || HostsError::refused(format!("remove {}", path.display()));
@@ -123,7 +124,8 @@ pub(super) fn remove(name: &str) -> Result<(), HostsError> {
     }
 }
 
-/// Ends all processes in the namespace with this inode: with SIGTERM, then with SIGKILL.
+/// Ends all processes in the namespace with this inode, except this process: with SIGTERM, and
+/// after [`GRACE`] with SIGKILL.
 ///
 /// # Errors
 /// Some processes remain, or `/proc` cannot be read.

@@ -129,8 +129,9 @@ impl HostsPlan {
     /// Checks the plan.
     ///
     /// # Errors
-    /// The first fault: an invalid name, an exceeded limit, a duplicate, a cable that ends in no
-    /// interface, or a gateway that is out of reach.
+    /// The first fault: an invalid name, a value outside its limits, a duplicate, a port of a
+    /// bridge that has addresses, a gateway that is out of reach, or a cable that ends in no
+    /// interface.
     pub fn check(&self) -> Result<(), InvalidPlan> {
         let at = |place: &str, what: String| Err(InvalidPlan { place: place.to_owned(), what });
         if !is_name(&self.name) {
@@ -243,7 +244,8 @@ impl Host {
         self.routes.iter().try_for_each(|route| self.reaches(route))
     }
 
-    /// Checks that a route's gateway is on a network of the host.
+    /// Checks that a route's gateway is on a network of the host, and that destination and gateway
+    /// are both IPv4 or both IPv6.
     fn reaches(&self, route: &Route) -> Result<(), String> {
         let Route { to, via } = route;
         let mut near = self.interfaces.iter().flat_map(|interface| &interface.addresses);

@@ -51,7 +51,9 @@ pub fn enter_own_namespaces() -> Result<bool, HostsError> {
     Ok(true)
 }
 
-/// Makes a network namespace that disappears with this process. Does nothing if the name is taken.
+/// Makes a network namespace with a name. Does nothing if the name is taken. If
+/// [`enter_own_namespaces`] has returned `true`, the namespace disappears with this process and its
+/// children; otherwise it stays.
 ///
 /// # Errors
 /// The namespace cannot be created or named: for example, privileges are missing.

@@ -58,7 +58,7 @@ pub enum Event {
         text: Vec<u8>,
     },
     /// A command ended. Its lines have arrived, except those that processes in the background write
-    /// later.
+    /// later, and those that could not be read within a second.
     Ended {
         /// Index of the job.
         job: usize,
@@ -67,7 +67,8 @@ pub enum Event {
     },
 }
 
-/// Running commands. Dropping this kills the commands and all processes that they started.
+/// Running commands. Dropping this ends the commands and all processes that are still in their
+/// process groups.
 #[derive(Debug)]
 pub struct Commands {
     running: Vec<Running>,
@@ -102,6 +103,9 @@ impl Commands {
     ///
     /// # Errors
     /// A command cannot be started. The commands that were already started are ended.
+    ///
+    /// # Panics
+    /// The plan does not have the host of a job.
     pub fn start(hosts: &LabHosts, jobs: &[Job]) -> Result<Self, HostsError> {
         let (sender, events) = sync_channel(QUEUE_LINES);
         let mut commands = Self { running: Vec::new(), events, threads: Vec::new() };

@@ -48,8 +48,9 @@ pub struct Leftover {
 }
 
 impl LabHosts {
-    /// Makes the hosts of a plan, with their kernel settings, and the cables. If a crash left a lab
-    /// of the same name, this lab is removed first.
+    /// Makes the hosts of a plan, with their kernel settings, and the cables. If there is a lab of
+    /// the same name without an owner, because its owner crashed or called [`leave`](Self::leave),
+    /// the old lab is removed first.
     ///
     /// # Errors
     /// The plan is invalid, privileges are missing, the lab exists already, a name is taken, or the
@@ -150,8 +151,8 @@ impl LabHosts {
         self.remove()
     }
 
-    /// Keeps the lab without an owner, until [`down`] removes it by name. Processes in the lab
-    /// continue to run.
+    /// Keeps the lab without an owner, until [`down`] removes it by name or [`make`](Self::make)
+    /// replaces it. Processes in the lab continue to run.
     pub fn leave(mut self) {
         self.lock = None;
     }

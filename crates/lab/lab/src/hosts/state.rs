@@ -69,8 +69,9 @@ pub(super) struct Entry {
 pub(super) struct Lock(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl StateDir {
-    /// Returns the usual directory: `/run/sprat/lab` for root; for other users, a directory below
-    /// `$XDG_RUNTIME_DIR`, or below `~/.local/state` if that is not set.
+    /// Returns the usual directory: `/run/sprat/lab` for root. For other users it is `sprat/lab`
+    /// below `$XDG_RUNTIME_DIR`, below `~/.local/state` if that variable is not set, or below
+    /// `/run` if `$HOME` is not set either.
     #[must_use]
     pub fn usual() -> Self {
         if let Some(kept) = KEPT.get() {
@@ -106,7 +107,8 @@ impl StateDir {
     /// Lists the labs, sorted by name. Lists at most [`MAX_LABS`].
     ///
     /// # Errors
-    /// The directory cannot be read, or the state file of a lab is invalid.
+    /// The directory cannot be read, the state file of a lab is invalid, or a lock file cannot be
+    /// opened.
     pub fn list(&self) -> Result<Vec<LabSummary>, HostsError> {
         let reading = || HostsError::refused(format!("read {}", self.0.display()));
         let entries = match fs::read_dir(&self.0) {

@@ -3,7 +3,7 @@
 //! A transmission begins when the previous transmission has ended, or when the packet arrived if
 //! that is later. It does not matter how late the line is polled: a loop that slept loses no rate.
 //! Times are exact: the fraction of a nanosecond by which a transmission ends later is carried over
-//! to the next one.
+//! to the next transmission, if that one begins at once.
 
 use super::settings::Rate;
 use crate::time::Time;

@@ -32,8 +32,8 @@ pub struct Drops {
     pub memory: u64,
     /// Segments that the port refused.
     pub refused: u64,
-    /// Segments of packets longer than the port's MTU. The box sends "packet too big" to their
-    /// senders, at most once a millisecond.
+    /// Segments of packets longer than the port's MTU. A worker replies "packet too big" to the
+    /// senders of such IP packets, at most once a millisecond, but not if it flooded the packet.
     #[serde(default)]
     pub too_big: u64,
 }
@@ -69,11 +69,12 @@ pub struct FlowCounters {
     pub left: Traffic,
     /// Counts of the segments that did not arrive, by reason.
     pub drops: Drops,
-    /// Bytes on the wire that wait for the transmitter now.
+    /// Bytes, as counted on the wire, whose transmission has not begun.
     pub queue: u64,
-    /// The largest number of bytes on the wire that waited at one time.
+    /// The largest value that `queue` had after a packet of the flow arrived.
     pub queue_max: u64,
-    /// Time that the last packet spent on the line before it left, in nanoseconds.
+    /// Time from the arrival of the last packet that left to the time at which it was due to leave,
+    /// in nanoseconds.
     pub passage_ns: u64,
     /// How long the flow's sender takes to answer. Empty for flows that are counted together.
     pub round_trips: RoundTrips,
@@ -109,16 +110,16 @@ pub struct Counters {
     pub reordered: u64,
     /// Segments on the line: waiting or under way.
     pub on_line: u64,
-    /// Bytes on the wire whose last bit has not left the transmitter. Packets under way do not
-    /// count.
+    /// Bytes, as counted on the wire, that wait for the transmitter or that it has not sent yet.
+    /// Packets under way do not count.
     pub queue: u64,
-    /// The largest value that `queue` ever had.
+    /// The largest value that `queue` had after a packet arrived.
     pub queue_max: u64,
     /// The flows that are counted one by one now; at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// The counters of all other flows together: flows that found no slot, and flows that lost
-    /// their slots while they were idle.
+    /// The counters of all other flows together: flows that found no slot of their own, and flows
+    /// that lost their slots while they were idle.
     pub other_flows: FlowCounters,
     /// The number of times that an idle flow lost its slot to another flow.
     pub flows_forgotten: u64,

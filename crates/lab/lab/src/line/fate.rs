@@ -2,10 +2,12 @@
 //!
 //! The seed is salted with the box, the line, the kind of impairment and the *stream* of the
 //! packet. The n-th segment of a stream is impaired in the same way in every run, whatever other
-//! streams do. A stream is all packets from one address to another, with one protocol and one
-//! service. The service is the lower of the two ports; the higher port differs for every
-//! connection. Packets that kernels send by themselves, such as neighbour discovery, have streams
-//! of their own.
+//! streams do. There are two exceptions: [`Loss::Listed`] counts the segments of the whole line,
+//! and streams beyond the first [`MAX_STREAMS`] share their random sequences.
+//!
+//! A stream is all packets from one address to another, with one protocol and one service. The
+//! service is the lower of the two ports; the higher port differs for every connection. Packets
+//! that kernels send by themselves, such as neighbour discovery, have streams of their own.
 
 use super::settings::{LineSettings, Loss};
 use crate::chance::{Probability, salted};
@@ -46,7 +48,7 @@ impl Impairment {
 }
 
 /// The random sequences of one stream. Each kind of impairment has its own sequence: to switch one
-/// kind on does not change what the others do.
+/// kind on does not change which segments the other kinds choose.
 #[derive(Clone, Debug)]
 struct Stream {
     loss: Chance,
@@ -106,7 +108,8 @@ pub(super) struct Impairments {
     salt: u64,
     streams: Vec<Stream>,
     index: HashMap<u64, usize>,
-    /// Number of segments that arrived, without packets that kernels send by themselves.
+    /// Number of segments that were pushed onto the line, without packets that kernels send by
+    /// themselves.
     number: u64,
 }
 
@@ -189,7 +192,7 @@ fn stream_id(packet: &Packet) -> u64 {
     salted(kind, &[a, b, c, d, u64::from(packet.is_housekeeping())]).draw()
 }
 
-/// Returns whether these settings can impair a segment.
+/// Returns whether these settings may lose, duplicate, corrupt or hold back segments.
 pub(super) fn impairs(settings: &LineSettings) -> bool {
     settings.loss != Loss::None
         || settings.duplicate != Probability::NEVER

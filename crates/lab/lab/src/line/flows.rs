@@ -11,11 +11,11 @@ use std::time::Duration;
 
 /// Limit on the flows that a line counts one by one. When all slots are taken, a new flow takes the
 /// slot of an idle flow. If no idle flow is found, new flows share one slot, both for queueing and
-/// for counting.
+/// for counting. They also use the shared slot as long as packets wait in it.
 pub const MAX_FLOWS: usize = 1_024;
 
-/// How long a flow must be silent before another flow may take its slot. This is longer than any
-/// round trip over two lines, and than the pause between two pings.
+/// How long a flow must be silent before another flow may take its slot. This is longer than the
+/// round trip over two lines with the longest delay (1 s), and than the pause between two pings.
 pub const IDLE: Duration = Duration::from_secs(2);
 
 /// Limit on the slots that are examined for a new flow before it uses the shared slot. The flow's
@@ -32,14 +32,14 @@ pub(super) struct Slot {
     pub(super) counters: FlowCounters,
     /// Packets of the flow that wait. Only the harmonizer uses it.
     pub(super) queue: VecDeque<Packet>,
-    /// Number of segments of the first packet that have left.
+    /// Number of segments of the first packet whose transmission has begun.
     pub(super) sent: u32,
-    /// Bytes on the wire that the flow may send in this turn.
+    /// Bytes on the wire that the flow may still send in this turn.
     pub(super) deficit: u64,
     /// Bytes on the wire that the flow saved while it was idle, and may send in later turns.
     pub(super) credit: u64,
-    /// When the flow's queue became empty. `None` if the queue is not empty, or if the flow has not
-    /// sent anything yet.
+    /// When the flow's last bit left the transmitter. Only the harmonizer sets it. `None` if the
+    /// queue is not empty, if drops emptied it, or if the flow has not sent anything yet.
     pub(super) idle_since: Option<Time>,
     /// Paces the flow's segments by [`LineSettings::flow_rate`](super::LineSettings::flow_rate).
     pub(super) clock: Clock,
@@ -68,16 +68,17 @@ impl Slot {
         }
     }
 
-    /// Returns the bytes on the wire of the segment that is sent next.
+    /// Returns the bytes on the wire of the flow's next segment; `None` if its queue is empty.
     pub(super) fn next_wire(&self, overhead: u16) -> Option<u64> {
         self.queue.front().map(|packet| packet.frame().segments.wire_bytes_of(self.sent, overhead))
     }
 
     /// Drops segments of the first packet whose transmission has not begun: as many as make up
-    /// `bytes` on the wire, and at least one. If the queue has only a packet whose transmission has
-    /// begun, drops last segments of that packet, but keeps the very last one, with which the
-    /// packet leaves. Returns the numbers of segments and of bytes on the wire that were dropped,
-    /// and whether the packet is gone. Returns `None` if nothing can be dropped.
+    /// `bytes` on the wire, at least one and at most the packet. If the queue has only a packet
+    /// whose transmission has begun, drops segments from that packet's end, but keeps at least one
+    /// that has not been sent, because the packet leaves when its last segment is sent. Returns the
+    /// numbers of segments and of bytes on the wire that were dropped, and whether the packet is
+    /// gone. Returns `None` if nothing can be dropped.
     pub(super) fn cut(
         &mut self,
         bytes: u64,
@@ -150,7 +151,7 @@ impl Flows {
         slot
     }
 
-    /// Finds a slot for a new flow.
+    /// Finds a slot for a new flow: a free one, that of an idle flow, or the shared slot.
     fn assign_slot(&mut self, flow: Flow, now: Time) -> u16 {
         // Earlier packets of this flow may wait in the shared slot; this one must not overtake
         // them.

@@ -41,11 +41,11 @@ pub use settings::{
 /// A line: packets enter by [`push`](Self::push) and leave by [`pop`](Self::pop), at times that
 /// [`LineSettings`] determines.
 ///
-/// The owner passes the current time to every call. That time must not go backwards.
+/// The owner passes the current time to the calls that need it. That time must not go backwards.
 /// [`next`](Self::next) returns the time until which the owner may sleep. Packets are in the
-/// [`Memory`] that the owner passes to each call. The line allocates nothing for a packet once its
-/// queues have grown to their usual size. [`set`](Self::set) changes the settings while packets are
-/// on the line, and [`counters`](Self::counters) accounts for every segment.
+/// owner's [`Memory`]. The line allocates nothing for a packet once its queues have grown to their
+/// usual size. [`set`](Self::set) changes the settings while packets are on the line, and
+/// [`counters`](Self::counters) accounts for every segment.
 #[derive(Debug)]
 pub struct Line {
     settings: LineSettings,
@@ -181,14 +181,16 @@ impl Line {
         }
     }
 
-    /// Returns the number of bytes on the wire whose last bit has not left the transmitter.
+    /// Returns the number of bytes on the wire that wait for the transmitter or that it has not
+    /// sent yet.
     fn occupancy(&self, now: Time) -> u64 {
         self.queue.bytes() + self.clock.unsent(now)
     }
 
     /// Draws the impairments of the packet's segments up to the first one that is impaired. Admits
-    /// the segments before it, then impairs and admits that segment. Returns the segments behind
-    /// it.
+    /// the segments before it. Then impairs that segment, and admits it unless it is lost. Returns
+    /// the segments behind it; `None` if there are none, or if they were dropped because memory is
+    /// exhausted.
     fn impair(
         &mut self,
         slot: u16,
@@ -285,8 +287,9 @@ impl Line {
         self.admit_piece(slot, packet, now, memory);
     }
 
-    /// Puts a packet into the queue. With drop-tail, drops the segments for which the buffer has no
-    /// room.
+    /// Puts a packet into the queue, or straight under way if the line needs no queue. With
+    /// drop-tail, drops the packet's segments for which the buffer has no room. With the
+    /// harmonizer, makes room by drops from the longest queue.
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {

@@ -2,12 +2,12 @@
 //!
 //! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit
 //! round robin (Shreedhar and Varghese, 1995). In its turn a flow may send [`QUANTUM`] bytes. Bytes
-//! that it does not use are added to its next turn. So flows get equal shares in bytes, whatever
-//! the sizes of their frames.
+//! that it does not use are added to its next turn, unless its queue becomes empty. So flows get
+//! equal shares in bytes, whatever the sizes of their frames.
 //!
-//! A flow that was idle saves its share of up to [`SAVING`] as credit. It then sends up to
-//! [`BOOST`] quanta in a turn until the credit is spent. So shares are equal over a round trip. A
-//! new TCP connection, which sends its window in bursts, reaches its share in slow start.
+//! On a line with a rate, an idle flow saves its share of up to [`SAVING`] as credit. It then sends
+//! up to [`BOOST`] quanta in a turn until the credit is spent. So shares are equal over a round
+//! trip. A new TCP connection, which sends its window in bursts, reaches its share in slow start.
 //!
 //! The segments of a super-packet take turns like single frames. The super-packet itself moves on
 //! whole when its last segment has left: if it were split, the receiver's kernel would merge the
@@ -40,12 +40,13 @@ const PREAMBLE_BYTES: u64 = 8;
 /// bytes.
 const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
 
-/// Quanta that a flow may send in a turn while it has credit. With this many, a TCP flow in slow
-/// start whose window has reached its share of a pipe sends that window within half a round trip.
-/// CUBIC then stops doubling the window (HyStart).
+/// Limit on the quanta that a flow with credit is granted for a turn. With this many, a TCP flow in
+/// slow start whose window has reached its share of a pipe sends that window within half a round
+/// trip. CUBIC then stops doubling the window (HyStart).
 const BOOST: u64 = 8;
 
-/// Time for which an idle flow saves its share as credit: the longest round trip over two lines.
+/// Limit on the time for which an idle flow saves its share as credit: the round trip over two
+/// lines with the longest delay.
 const SAVING: Duration = Duration::from_secs(1);
 
 /// The result of dropping from a queue to make room.
@@ -98,7 +99,8 @@ impl Queue {
         self.segments
     }
 
-    /// Adds a packet at the end.
+    /// Adds a packet at the end of the discipline's queue. If the packet's flow was idle, first
+    /// resets the flow's deficit and grants it credit for the idle time.
     pub(super) fn push(
         &mut self,
         slot: u16,
@@ -149,11 +151,12 @@ impl Queue {
         }
     }
 
-    /// Drops segments from the head of the harmonizer's longest queue, until `bytes` are dropped or
-    /// that queue is as short as the second longest. Drops at least one segment. With `None`, drops
-    /// the first packet, to free its memory. Never drops all of a packet whose transmission has
-    /// begun. If nothing can be dropped from the longest queue, drops from the queue of `newest`,
-    /// the flow whose packet has just arrived.
+    /// Drops segments of one packet at the head of the harmonizer's longest queue: as many as make
+    /// up `bytes`, or as make that queue as short as the second longest if that is less. Drops at
+    /// least one segment and at most the packet. With `None`, drops the whole packet, to free its
+    /// memory. Never drops all of a packet whose transmission has begun. If nothing can be dropped
+    /// from the longest queue, drops from the queue of `newest`, the flow whose packet has just
+    /// arrived. Returns `None` if nothing can be dropped there either.
     pub(super) fn shed(
         &mut self,
         bytes: Option<u64>,
@@ -316,7 +319,7 @@ impl Queue {
         for (turn, slot) in self.turns.iter().enumerate() {
             let start = start_of(slot);
             if start <= clock.free_at() {
-                return Some((turn, start)); // flows before it begin later, and none earlier
+                return Some((turn, start)); // flows before it begin later, and no flow earlier
             }
             if best.is_none_or(|(_, earliest)| start < earliest) {
                 best = Some((turn, start));

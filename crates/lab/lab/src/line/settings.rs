@@ -86,8 +86,9 @@ pub enum Loss {
     Random(Probability),
     /// Segments are lost in bursts, by the Gilbert-Elliott model.
     Bursts(GilbertElliott),
-    /// The segments with these numbers are lost; the numbers must be sorted. Segments are counted
-    /// from 1, without packets that kernels send by themselves.
+    /// The segments with these numbers are lost; the numbers must be sorted. All segments of the
+    /// line are counted from 1, except packets that kernels send by themselves and packets longer
+    /// than the port's MTU.
     Listed(Vec<u64>),
 }
 
@@ -122,9 +123,9 @@ pub struct LineSettings {
     pub delay: Duration,
     /// Rate of the transmitter. With `None`, transmission takes no time.
     pub rate: Option<Rate>,
-    /// Bytes on the wire that may wait, including the frame that is being sent. Segments that do
-    /// not fit are dropped. Applies only with `rate`, or with `flow_rate` and
-    /// [`Discipline::Harmonize`].
+    /// Bytes on the wire that may wait, including the frame that is being sent. If a segment does
+    /// not fit, `queue` says which segments are dropped. Applies only with `rate`, or with
+    /// `flow_rate` and [`Discipline::Harmonize`].
     pub buffer: u64,
     /// How packets wait for the transmitter.
     pub queue: Discipline,

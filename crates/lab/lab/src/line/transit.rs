@@ -29,7 +29,7 @@ impl Transit {
     }
 
     /// Adds a packet that arrives `by` after `due`, so that later packets may overtake it. The
-    /// packet itself overtakes no other.
+    /// packet itself overtakes no packet in `ordered`.
     pub(super) fn hold(&mut self, mut packet: Packet, due: Time, by: Duration) {
         self.segments += u64::from(packet.count());
         self.number += 1;

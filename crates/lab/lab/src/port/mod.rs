@@ -103,7 +103,8 @@ impl Port {
         Self { name: name.into(), ..self }
     }
 
-    /// Returns the port's name: that of its interface, unless the port was [renamed](Self::called).
+    /// Returns the port's name: that of its interface or device, unless the port was
+    /// [renamed](Self::called).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -154,8 +155,11 @@ impl Port {
         }
     }
 
-    /// Writes a packet. If the port [is a device](Self::is_device), the packet must be a single
-    /// frame with complete checksums.
+    /// Writes a packet.
+    ///
+    /// # Panics
+    /// The port [is a device](Self::is_device), and the packet is not a single frame with complete
+    /// checksums.
     #[must_use]
     pub fn send(&self, packet: &Packet) -> Sent {
         let sent = match &self.kind {

@@ -12,7 +12,7 @@ const INTERFACES: &str = "/proc/thread-self/net/dev";
 
 /// Runs `inside` on a thread of its own, in the network namespace `netns`, which is a name, or a
 /// path if it contains a slash. With `None`, in the namespace of this process. Passes the open list
-/// of the namespace's interfaces to `inside`.
+/// of the namespace's interfaces to `inside`, or `None` if the list cannot be opened.
 pub(super) fn within<R: Send>(
     port: &str,
     netns: Option<&str>,

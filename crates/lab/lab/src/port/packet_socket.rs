@@ -2,8 +2,8 @@
 //! socket. Frames have virtio-net headers, so that super-packets pass whole.
 //!
 //! The box takes the interface over: other users of the interface would receive every frame a
-//! second time. So an interface that has an address or the default route is refused, unless `force`
-//! is set.
+//! second time. So an interface that has an address or the IPv4 default route is refused, unless
+//! `force` is set. IPv6 link-local addresses do not count.
 
 use super::netns::within;
 use super::sys::{self, PacketOption};
@@ -87,7 +87,7 @@ fn buffers(fd: &OwnedFd) -> nix::Result<()> {
 }
 
 /// Returns what shows that an interface of the calling thread's namespace is in use; `None` if
-/// nothing shows it.
+/// nothing shows it, or if the kernel does not list addresses and routes.
 pub(super) fn used(name: &str) -> Option<String> {
     let mut addresses = getifaddrs()
         .ok()?

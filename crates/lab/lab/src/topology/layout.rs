@@ -54,7 +54,8 @@ pub struct BoxPlan {
 /// The plan of a port.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
-    /// The port's name: that of the host, box or interface at the other end.
+    /// The port's name, as in the topology: that of the host or box at the other end, or the text
+    /// of a port of the machine, such as `packet:eth1`.
     pub name: String,
     /// The kind of port, and its interface or device.
     pub spec: PortSpec,

@@ -33,9 +33,9 @@
 //! network takes the next /24 of `v4` (10.64.0.0/16) and the next /64 of `v6`
 //! (fd53:7072:6174::/48). The networks of boxes come first, in the order of the boxes' names, then
 //! the cables. Within a network, hosts are numbered from 1 in the order of their names. Addresses
-//! that are in the file are skipped. Interfaces are called eth0, eth1 and so on, in the same order.
-//! If two boxes are each other's ports, a cable joins them. Its ends are in a namespace of their
-//! own, LAB-boxes.
+//! that are in the file are skipped. A host's interfaces are called eth0, eth1 and so on: first
+//! those to boxes, in the order of the boxes' names, then those of cables. If two boxes are each
+//! other's ports, a cable joins them. Its ends are in a namespace of their own, LAB-boxes.
 
 mod addresses;
 mod layout;

@@ -75,11 +75,13 @@ pub struct BoxResult {
 
 impl RunningLab {
     /// Starts a lab. Compiles the filters, makes packet memory and the hosts, opens the boxes'
-    /// ports in the hosts, starts the boxes, and gives the interfaces their addresses.
+    /// ports, starts the boxes with their captures and control sockets, and gives the interfaces
+    /// their addresses.
     ///
     /// # Errors
-    /// [`StartError`] if privileges are missing, the lab exists already, a name is taken, a filter
-    /// is invalid, or the kernel refuses a step. What was already made is removed.
+    /// [`StartError`] if privileges or memory are missing, the lab exists already, a name is taken,
+    /// a filter is invalid, a file of a capture exists already, or the kernel refuses a step. What
+    /// was already made is removed, except the files of captures.
     pub fn up(lab: LabPlan, dir: &StateDir) -> Result<Self, StartError> {
         // Errors that can be found without hosts are reported before any host is made.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;

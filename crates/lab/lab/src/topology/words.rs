@@ -121,7 +121,7 @@ pub struct CaptureWords {
     pub memory: Option<Word>,
     /// Limit on the size of a file, in bytes, if the capture is a ring of files.
     pub file_size: Option<Word>,
-    /// Number of files that the ring keeps.
+    /// Number of files that the ring keeps; needs `file-size`. Default: 10,000.
     pub files: Option<u32>,
 }
 

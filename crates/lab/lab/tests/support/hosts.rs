@@ -73,7 +73,7 @@ impl Host {
         TapSpec { name: format!("h{}", self.number), netns: Some(self.netns.clone()), mtu: None }
     }
 
-    /// Returns an interface in the namespace that a box takes over.
+    /// Describes an interface in the namespace that a box takes over. The caller sets its name.
     pub(crate) fn packet(&self) -> PacketSpec {
         PacketSpec { netns: Some(self.netns.clone()), ..PacketSpec::default() }
     }

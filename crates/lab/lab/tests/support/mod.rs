@@ -11,7 +11,8 @@ use sprat_lab::Time;
 use sprat_lab::frame::{Packet, Received, VNET_BYTES, VnetHeader};
 use sprat_lab::memory::Memory;
 
-/// A TCP packet to make. With `mss` it is a super-packet, as a sender's kernel hands it over.
+/// A TCP packet to make. If `mss` is not 0 and the payload is longer than it, the packet is a
+/// super-packet, as a sender's kernel hands it over.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) v6: bool,
