@@ -119,8 +119,8 @@ impl Shared {
         lock(&self.state).sink.recycle(buffer);
     }
 
-    /// Stores a verified group. Returns its length in bytes, or 0 if another stream has stored the
-    /// group already.
+    /// Stores a group that has arrived. Returns its length in bytes, or 0 if another stream has
+    /// stored the group already.
     pub(crate) fn arrived(
         &self,
         group: u64,
@@ -196,7 +196,7 @@ impl Shared {
         lock(&self.plan)
     }
 
-    /// Waits until the rate limit allows `bytes` more.
+    /// Waits until the rate limit allows `bytes` more, or the streams are stopped.
     pub(crate) fn throttle(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);

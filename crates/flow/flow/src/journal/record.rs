@@ -91,8 +91,8 @@ pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     }
 }
 
-/// Parses a journal. `None` if the bytes are not a journal, have another version, or end within the
-/// identity.
+/// Parses a journal. `None` if the bytes are not a journal, have another version, or do not have a
+/// complete and valid identity.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let rest = bytes.strip_prefix(&MAGIC)?;
