@@ -46,10 +46,10 @@ const ESCAPED: &AsciiSet = &CONTROLS
 ///
 /// The schemes are `http`, `https`, `sprat` and `sprats`. `sprat` and `sprats` are HTTP and HTTPS
 /// with default port 8040. They accept a file only in verified form, in which a hash follows each
-/// MiB of the file. [`Address::parse`] turns a name and a password in the text into an `Authorization` field.
-/// [`Address::with_token`] replaces that field with a bearer token. Credentials are sent only to
-/// the host for which they were given: [`Address::redirected`] drops them when a redirect leads to
-/// another host or port.
+/// MiB of the file. [`Address::parse`] turns a name and a password in the text into an
+/// `Authorization` field. [`Address::with_token`] replaces that field with a bearer token.
+/// Credentials are sent only to the host for which they were given: [`Address::redirected`] drops
+/// them when a redirect leads to another host or port.
 ///
 /// `Display` omits credentials, tokens and tickets, so that an address can be printed and written
 /// to a journal.

@@ -11,7 +11,7 @@ pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// A report of a transfer that is running, passed to the callback of its `run`.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The source has responded.
+    /// The source has responded, or for an upload the server.
     Opened {
         /// The source's address without credentials, or its local path.
         source: String,

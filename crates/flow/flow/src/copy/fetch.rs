@@ -52,8 +52,8 @@ impl Fetch {
     /// file's new name, or a directory in which the file keeps its name.
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address,
-    /// `target` is a directory and `source` does not end in a name, or a SHA-256 is given for a file
-    /// that is not kept (`/dev/null`). [`Error::Destination`] if the destination has no name.
+    /// `target` is a directory and `source` does not end in a name, or a SHA-256 is given for a
+    /// file that is not kept (`/dev/null`). [`Error::Destination`] if the destination has no name.
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());

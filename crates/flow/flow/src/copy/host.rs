@@ -89,9 +89,9 @@ impl Host {
         &self.address
     }
 
-    /// Returns how to request the file of `length` bytes from this host. Unless the host is known
-    /// to be ready, first requests the file's head, to check that the host has a file of that
-    /// length, and sends its values or ranges.
+    /// Returns how to request the file of `length` bytes from this host. Unless an earlier call has
+    /// succeeded, requests the file's head, to check that the host has a file of that length, and
+    /// that it sends the verified form or ranges.
     pub(super) fn source(
         &self,
         client: &Client,

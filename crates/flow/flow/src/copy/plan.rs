@@ -31,9 +31,9 @@ const LONGEST_RUN: u64 = 1024;
 /// runs.
 const LONGEST_PART: u64 = 16;
 
-/// A part of a run may be taken away only if it would take at least this long. A last group is
-/// fetched a second time only if it has taken this long. The stream that loses a part must
-/// reconnect, and bytes in flight are lost.
+/// A part of a run may be taken away only if it would take at least this long. The last group of a
+/// run is fetched by a further stream only if the group takes at least this long. The stream that
+/// loses a part must reconnect, and bytes in flight are lost.
 const WORTH: Duration = Duration::from_secs(1);
 
 /// The least age of a run from which a part may be taken away. A connection needs some 7 round

@@ -181,7 +181,8 @@ impl Shared {
         self.plan().take(stream, self.started.elapsed())
     }
 
-    /// Records a finished group. Returns whether the stream continues with the next group.
+    /// Records that a stream has finished a group. Returns whether the stream continues with the
+    /// next group.
     pub(crate) fn done(&self, stream: usize, group: u64) -> bool {
         self.plan().done(stream, group, self.started.elapsed())
     }

@@ -82,7 +82,7 @@ impl Window {
     ///
     /// # Errors
     /// [`WindowError`] if the kernel does not export its types, lacks types that the programs need,
-    /// or rejects the programs or the congestion control, or if [`MAX_WINDOWS`] names are taken.
+    /// or rejects the programs or the congestion control, or if all names for it are taken.
     pub fn open() -> Result<Self, WindowError> {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;
