@@ -32,9 +32,9 @@ enum Stream {
 /// parts. [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) receives
 /// the body. Except in [`Wire::send`], each wait ends with [`Fault::TimedOut`] if there is no
 /// progress for the connector's `patience`, and with [`Fault::Cancelled`] soon after the
-/// connection's [`Cancel`] is cancelled.
-/// After a fault the connection cannot be used. Otherwise it can be used for another request once
-/// the body is over, unless the head said that the server closes the connection.
+/// connection's [`Cancel`] is cancelled. After a fault the connection cannot be used. Otherwise it
+/// can be used for another request once the body is over, unless the head said that the server
+/// closes the connection.
 pub struct Wire {
     stream: Stream,
     /// Bytes received after the last head, of which `taken` have been used.
