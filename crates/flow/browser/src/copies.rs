@@ -7,7 +7,7 @@ use sprat_flow::file::DestinationError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Interval between two reports of progress.
+/// Shortest interval between two reports of progress.
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
 /// Runs a download and reports its progress to the browser.

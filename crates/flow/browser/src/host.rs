@@ -46,7 +46,7 @@ const JOURNAL_BYTES: u64 = 128 << 10;
 /// Time limit for writing the last reports.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Time limit of a probe.
+/// Time without progress after which a probe fails.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Program that opens a folder on desktops that follow freedesktop.org.

@@ -2,8 +2,9 @@
 //! browser host` exchange, and the host.
 //!
 //! The browser starts the host and communicates with it over standard input and output. The host
-//! ends when the browser closes its standard input. The parts and journals of unfinished downloads
-//! stay on disk, so that a download resumes when the extension requests it again.
+//! ends when the browser closes its standard input, or when its caller stops it. The parts and
+//! journals of unfinished downloads stay on disk, so that a download resumes when the extension
+//! requests it again.
 
 mod copies;
 pub mod host;

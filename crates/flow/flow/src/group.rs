@@ -41,7 +41,7 @@ pub fn range(bytes: u64, index: u64) -> Range<u64> {
 
 /// Computes the value of group `index`, whose bytes are `content`, in a file of `bytes` bytes.
 /// # Panics
-/// If the file has no such group, or the group has another length.
+/// If the file has no such group, or `content` does not have the length of the group.
 #[must_use]
 pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     let mut summing = GroupHasher::begin(bytes, index);
@@ -124,7 +124,7 @@ fn left(count: usize) -> usize {
 /// and end at the end of a group or of the file.
 ///
 /// # Panics
-/// If `range` does not begin at a group.
+/// If `range` does not begin at a group, or ends before it begins.
 #[must_use]
 pub fn verified_length(range: &Range<u64>) -> u64 {
     assert!(

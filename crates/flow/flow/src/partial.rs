@@ -11,7 +11,7 @@ use std::path::Path;
 /// The received part of a file.
 pub(crate) struct Partial {
     pub(crate) sink: Sink,
-    /// `None` if the transfer cannot be resumed.
+    /// `None` if no groups are journaled, because there is no journal or it cannot be written.
     pub(crate) journal: Option<Journal>,
     pub(crate) values: BTreeMap<u64, Value>,
     /// Why the journal could not be written; `None` if there was no failure or it was reported.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// Period over which the rate is averaged.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
-/// Limit on the samples that are kept. If there are more, the oldest sample is removed.
+/// Limit on the samples that are kept. If there are more, the oldest sample is removed, and the
+/// rate is that of less than two seconds.
 const MAX_MOMENTS: usize = 64;
 
 /// The rate over the last two seconds, computed from samples of a byte counter.

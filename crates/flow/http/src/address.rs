@@ -15,8 +15,8 @@ pub const SHARE_PORT: u16 = 8040;
 /// Query parameters that grant access and are therefore never displayed.
 const SECRETS: [&str; 2] = ["token", "ticket"];
 
-/// Bytes that are percent-encoded in a path: all except letters, digits, and marks that have no
-/// meaning in URLs, shells or patterns.
+/// Bytes that are percent-encoded in a path, besides those above 127: control characters, and marks
+/// that have a meaning in URLs or patterns.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -45,11 +45,11 @@ const ESCAPED: &AsciiSet = &CONTROLS
 /// The address of a file on a server, with the credentials to use there.
 ///
 /// The schemes are `http`, `https`, `sprat` and `sprats`. `sprat` and `sprats` are HTTP and HTTPS
-/// on port 8040. They accept a file only in verified form, in which a hash follows each MiB of the
-/// file. [`Address::parse`] turns a name and a password in the text into an `Authorization` field.
-/// [`Address::with_token`] replaces that field with a bearer token. Credentials are sent only to
-/// the host for which they were given: [`Address::redirected`] drops them when a redirect leads to
-/// another host or port.
+/// with default port 8040. They accept a file only in verified form, in which a hash follows each
+/// MiB of the file. [`Address::parse`] turns a name and a password in the text into an
+/// `Authorization` field. [`Address::with_token`] replaces that field with a bearer token.
+/// Credentials are sent only to the host for which they were given: [`Address::redirected`] drops
+/// them when a redirect leads to another host or port.
 ///
 /// `Display` omits credentials, tokens and tickets, so that an address can be printed and written
 /// to a journal.
@@ -152,7 +152,7 @@ impl Address {
         Ok(Self { url, verified: self.verified, authorization, signed: None })
     }
 
-    /// Replaces the credentials with a bearer token, if there is one.
+    /// Replaces the credentials with a bearer token. `None` changes nothing.
     #[must_use]
     pub fn with_token(mut self, token: Option<&str>) -> Self {
         if let Some(token) = token {
@@ -279,8 +279,8 @@ impl Address {
         decode_file_name(self.url.path_segments()?.next_back()?)
     }
 
-    /// Returns the name of the folder whose path ends with a slash. `None` if the name is not
-    /// valid.
+    /// For a path that ends with a slash, returns the name of that folder, decoded. `None` for the
+    /// root, or if the name is not valid.
     #[must_use]
     pub fn folder_name(&self) -> Option<String> {
         decode_file_name(self.url.path_segments()?.nth_back(1)?)
@@ -342,7 +342,8 @@ fn without_fragment(mut url: Url) -> Url {
     url
 }
 
-/// Removes the password from a text that may be an address, for an error message.
+/// Removes the name and the password from a text that may be an address, for an error message:
+/// everything up to the first `@`.
 fn without_password(text: &str) -> String {
     match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
     {

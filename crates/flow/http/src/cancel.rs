@@ -11,9 +11,10 @@ const STEP: Duration = Duration::from_millis(100);
 /// A handle by which any thread, such as one that waits for signals, cancels a transfer. Clones
 /// share their state. A cancellation is final.
 ///
-/// The transfer checks the handle between blocks and while it waits. It stops within half a second
-/// and keeps its state on disk, so that it can be resumed. [`Cancel::child`] makes a handle for a
-/// part of the work. A child can be cancelled alone, and is cancelled with its parent.
+/// The transfer checks the handle between blocks and in almost all waits. It usually stops within
+/// half a second and keeps its state on disk, so that it can be resumed. It does not check the
+/// handle while a host name is resolved or a short request is sent. [`Cancel::child`] makes a
+/// handle for a part of the work. A child can be cancelled alone, and is cancelled with its parent.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<Inner>);
 

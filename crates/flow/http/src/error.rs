@@ -22,12 +22,12 @@ pub enum Error {
         /// The last failure.
         why: String,
     },
-    /// The server's certificate is not trusted.
+    /// The server's certificate is not trusted, or TLS failed for another reason.
     #[error("{source_name}: {why}")]
     Untrusted {
         /// The address of the request.
         source_name: String,
-        /// What is wrong with the certificate.
+        /// What is wrong with the certificate, or why TLS failed.
         why: String,
     },
     /// The server violates HTTP, or redirects to an address that a client must not follow.

@@ -27,12 +27,13 @@ pub const MAX_HEAD: usize = 16 << 10;
 pub const MODE: &str = "Sprat-Mode";
 
 /// Modification time of a file: seconds since 1970, a dot, nine digits. Sent with a response in
-/// verified form, and with an upload.
+/// verified form, and with an upload. In the response to an upload query, the time of the file that
+/// already has the name.
 pub const MTIME: &str = "Sprat-Mtime";
 
-/// Length of a whole file, in bytes. In a response in verified form, the length of the file, which
-/// is shorter than the body. In an upload, the length of the file that is sent. In the response to
-/// an upload query, the length of the file that already has the name.
+/// Length of a whole file, in bytes. In a response in verified form or with values alone, the
+/// length of the file, which is not that of the body. In an upload, the length of the file that is
+/// sent. In the response to an upload query, the length of the file that already has the name.
 pub const LENGTH: &str = "Sprat-Length";
 
 /// Extended attributes of a file (`user.*`). In a request for a file, this field asks for the

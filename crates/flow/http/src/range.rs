@@ -15,7 +15,8 @@ pub enum RequestedRange {
     Whole,
     /// These parts, in the order of the request. None of them is empty.
     Parts(Vec<Range<u64>>),
-    /// The field selects only bytes beyond the end of the file. The response has status 416.
+    /// The field selects no bytes of the file: its ranges lie beyond the end or are empty. The
+    /// response has status 416.
     Nothing,
 }
 
@@ -88,7 +89,7 @@ pub struct ContentRange {
 }
 
 impl ContentRange {
-    /// Parses `bytes FIRST-LAST/ALL`, where `*` stands for an unknown number.
+    /// Parses `bytes FIRST-LAST/ALL`, where `*` can stand in place of `FIRST-LAST` or of `ALL`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (unit, rest) = text.split_once(' ')?;

@@ -13,8 +13,8 @@ pub const MAX_VALUE: usize = 64 << 10;
 /// field with a longer name is rejected.
 const MAX_NAME: usize = 255;
 
-/// Limit on the length of the field, in bytes; a whole head may have 16 KiB. An attribute that
-/// would make the field longer is left out.
+/// Limit on the length of the attributes in the field, in bytes; a whole head may have 16 KiB. The
+/// sender leaves out an attribute that would exceed the limit.
 const MAX_FIELD: usize = 8 << 10;
 
 /// Prefix of the names of user attributes. Sprat copies only these attributes. Names in the field

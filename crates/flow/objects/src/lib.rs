@@ -6,7 +6,7 @@
 //! To fetch an object, this crate only creates a presigned address, and [`sprat_flow::copy`]
 //! fetches the file at that address. To send a file ([`upload`]), this crate uploads the file's
 //! parts. When all parts have arrived, the store joins them to an object. After a failure the parts
-//! are removed.
+//! are removed. A file that fits into one part is uploaded with one request.
 
 pub mod store;
 mod transport;

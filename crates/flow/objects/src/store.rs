@@ -50,8 +50,8 @@ impl Location {
     /// Parses a location. The key is used verbatim.
     ///
     /// # Errors
-    /// [`Error::Usage`] if `text` is not `s3://BUCKET/KEY` with a valid bucket, or if a part of the
-    /// key between slashes is empty, `.` or `..`.
+    /// [`Error::Usage`] if `text` is not `s3://BUCKET/KEY` with a valid bucket, if a part of the
+    /// key between slashes is empty, `.` or `..`, or if the library rejects the key.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Usage(format!("{text}: want s3://BUCKET/KEY"));
         let (bucket, key) =
@@ -91,8 +91,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A bucket, and the credentials to access it. It runs the library's asynchronous requests on the
-/// caller's thread, with a runtime of its own.
+/// A bucket, and the credentials to access it. It runs the library's asynchronous code on the
+/// caller's thread, with a runtime of its own. HTTP requests block other threads of that runtime.
 #[derive(Debug)]
 pub struct Bucket {
     pub(crate) s3: AmazonS3,
@@ -105,7 +105,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Opens a bucket with the configuration in the environment: `AWS_ACCESS_KEY_ID`,
+    /// Opens a bucket with the configuration in the environment: for example, `AWS_ACCESS_KEY_ID`,
     /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and `AWS_REGION`. `AWS_ENDPOINT_URL` is needed
     /// for a server that is not Amazon's.
     /// # Errors
@@ -181,8 +181,8 @@ impl Bucket {
         Ok(Self { s3, last, stop, runtime })
     }
 
-    /// Creates a presigned address of an object. The address is valid for seven days, or as long as
-    /// temporary keys are valid. It is displayed as `s3://BUCKET/KEY`.
+    /// Creates a presigned address of an object. The address is valid for seven days, but not
+    /// longer than the keys that signed it. It is displayed as `s3://BUCKET/KEY`.
     /// # Errors
     /// [`Error::Usage`] if the location is a folder, or its key has a part that is empty, `.` or
     /// `..`. [`Error::Denied`] or [`Error::Unreachable`] if the request cannot be signed, for

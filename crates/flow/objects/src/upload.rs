@@ -1,5 +1,6 @@
 //! Uploads a local file as an object, in parts, several at a time. The parts become the object when
-//! all have arrived. After a failure or a cancellation they are removed.
+//! all have arrived. After a failure or a cancellation they are removed. A file that fits into one
+//! part is uploaded with one request.
 
 use crate::store::{Bucket, Location, copy_error};
 use bytes::Bytes;
@@ -86,8 +87,8 @@ impl Upload {
     /// Sends the file, and passes events to `report`.
     /// # Errors
     /// [`Error`]. After most errors the object is unchanged, and the uploaded parts are removed. An
-    /// event reports if parts may remain. After [`Error::Protocol`] the object exists, but has the
-    /// wrong length.
+    /// event reports if parts may remain. After [`Error::Protocol`], the upload was completed, but
+    /// the store has an object of another length, or none.
     pub fn run(
         &self,
         bucket: &Bucket,

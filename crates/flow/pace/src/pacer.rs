@@ -51,7 +51,8 @@ pub struct PacerState {
     /// The controller's estimate of what the path carries, in bytes a second. Zero before the first
     /// estimate.
     pub capacity: u64,
-    /// The rate at which bytes arrived in the last fifth of a second, in bytes a second.
+    /// The rate at which bytes arrived, in bytes a second, measured over periods of at least a
+    /// fifth of a second. Zero in the first period.
     pub arrival_rate: u64,
 }
 

@@ -86,7 +86,8 @@ pub struct Path {
     pub min_rtt: Duration,
     /// Congestion window in segments.
     pub cwnd: u32,
-    /// Segments in flight, as far as the sender knows.
+    /// Segments sent and not yet acknowledged in order. Includes segments that are considered lost,
+    /// and those that arrived out of order.
     pub unacked: u32,
     /// Segments that are considered lost and have not been retransmitted yet.
     pub lost: u32,
@@ -180,9 +181,9 @@ pub enum Buffer {
 /// Lets a socket's buffer grow to `bytes`, reduced to [`MAX_BUFFER`]. Returns the number of bytes
 /// to which it may grow.
 ///
-/// With CAP_NET_ADMIN there is no other limit. Without it, the limit is `net.core.rmem_max` or
-/// `wmem_max`. If the kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may grow the buffer beyond
-/// that limit, this function leaves the size to the tuning.
+/// With CAP_NET_ADMIN there is no other limit. Without it, `bytes` is also reduced to
+/// `net.core.rmem_max` or `wmem_max`. If the kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may
+/// then grow the buffer at least to `bytes`, this function leaves the size to the tuning.
 /// # Errors
 /// The socket does not support the option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {

@@ -7,7 +7,7 @@ use sprat_http::Address;
 /// Limit on the length of an address, in bytes. A longer address is invalid.
 pub const MAX_SOURCE: usize = 16 << 10;
 
-/// Limit on the length of a download's id, in bytes. A longer id is invalid.
+/// Limit on the length of an [`Id`], in bytes. A longer id is invalid.
 pub const MAX_ID: usize = 64;
 
 /// Limit on the length of a text for the user, in characters. A longer text is cut to this length,
@@ -161,7 +161,8 @@ pub enum Report {
     },
     /// A request was not understood, or is not possible now.
     Refused {
-        /// The id in the request, if the request was understood.
+        /// The id in the request. `None` if the request was not understood or has no id, or if it
+        /// came before a valid `hello`.
         id: Option<Id>,
         /// Why the request was refused.
         why: UserText,
@@ -214,7 +215,8 @@ pub enum FailureCode {
     Unwritable,
 }
 
-/// The id of a download: 1 to [`MAX_ID`] letters, digits and dashes, chosen by the extension.
+/// The id of a download or of another request: 1 to [`MAX_ID`] letters, digits and dashes, chosen
+/// by the extension.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);

@@ -1,11 +1,12 @@
 //! Makes names from web servers safe as local file names.
 
-/// Limit on the length of a name, in bytes. Every filesystem accepts a name of this length together
-/// with the ending of a part or of a journal. A longer name is shortened.
+/// Limit on the length of a name, in bytes. Common filesystems accept a name of this length
+/// together with the ending of a part or of a journal. A longer name is shortened.
 pub const MAX_NAME: usize = 200;
 
 /// Limit on the length in bytes of an ending, with its dot, that is kept when a name is shortened
-/// or numbered. A longer ending counts as part of the stem.
+/// or numbered. A longer ending counts as part of the stem. A `.tar` before the ending is kept in
+/// addition.
 const MAX_ENDING: usize = 16;
 
 /// Endings with a special meaning: those of our parts and journals, and of files that a desktop

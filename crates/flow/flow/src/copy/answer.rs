@@ -1,5 +1,5 @@
-//! Checks responses against their requests. All violations of the protocol by a server are caught
-//! here. The check is a pure function of request and response.
+//! Checks the heads of responses against their requests. The check is a pure function of request
+//! and head.
 
 use crate::group;
 use sprat_http::client::Framing;

@@ -56,12 +56,12 @@ pub enum Error {
         /// Why the last attempt failed.
         why: String,
     },
-    /// The server's certificate is not trusted.
+    /// The server's certificate is not trusted, or TLS failed for another reason.
     #[error("{source_name}: {why}; name the certificate to trust with --cacert FILE")]
     Untrusted {
         /// The server's address.
         source_name: String,
-        /// What is wrong with the certificate.
+        /// What is wrong with the certificate, or why TLS failed.
         why: String,
     },
     /// The server violates HTTP, or contradicts an earlier response.
@@ -130,7 +130,8 @@ impl Error {
         )
     }
 
-    /// Returns the reason without the name of the source.
+    /// Returns the reason without the name of the source. For an error that does not concern the
+    /// source, returns the whole text.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::NotFound { status, .. } => format!("there is no such file ({status})"),
@@ -176,7 +177,7 @@ pub(crate) enum Trouble {
     /// The failure may pass. The second field is the pause that the server requested, if it
     /// requested one.
     Transient(String, Option<std::time::Duration>),
-    /// No address of the host accepts a connection.
+    /// No connection to the host can be established.
     Unreachable(String),
     /// The file at the source has changed.
     Changed(String),

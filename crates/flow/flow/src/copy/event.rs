@@ -11,7 +11,7 @@ pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// A report of a transfer that is running, passed to the callback of its `run`.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The source has responded.
+    /// The source has responded, or for an upload the server.
     Opened {
         /// The source's address without credentials, or its local path.
         source: String,
@@ -30,7 +30,7 @@ pub enum Event {
     },
     /// The progress so far, about ten times a second.
     Progress(Progress),
-    /// A group arrived corrupt and is fetched again.
+    /// A group arrived corrupt. It is transferred again, unless this has happened too often.
     Wrong {
         /// The offset of the group's first byte in the file.
         offset: u64,
@@ -41,9 +41,9 @@ pub enum Event {
         /// corrupt groups of that piece count.
         times: u32,
     },
-    /// A connection failed, and the transfer tries again.
+    /// An attempt failed, for example because a connection broke, and the transfer tries again.
     Retry {
-        /// Why the connection failed.
+        /// Why the attempt failed.
         why: String,
         /// The pause before the next attempt.
         pause: Duration,
@@ -87,7 +87,7 @@ pub struct Progress {
     pub length: Option<u64>,
     /// The latest measurement of any stream's round-trip time; zero if there is none.
     pub rtt: Duration,
-    /// Connections that failed and were tried again.
+    /// Attempts to transfer bytes that failed and were repeated.
     pub retries: u64,
     /// Groups that arrived corrupt.
     pub wrong: u64,
@@ -111,7 +111,7 @@ pub struct Outcome {
     /// The final progress.
     pub progress: Progress,
     /// Bytes received from each host in this run, first from the host that defined the file. Empty
-    /// if nothing was transferred, and for uploads.
+    /// if the destination already had the file, and for uploads.
     pub sources: Vec<Served>,
     /// Duration of the run.
     pub time: Duration,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const NOWHERE: &str = "/dev/null";
 
 /// A fetch of one file to a local destination. The source is a server, several servers that may
-/// have the same file, or another disk of this machine.
+/// have the same file, or a file on this machine.
 ///
 /// [`Fetch::new`] takes source and destination, and [`Fetch::add_host`] adds servers.
 /// [`Fetch::run`] transfers, with one thread for each stream, and returns when the file has its
@@ -20,7 +20,7 @@ const NOWHERE: &str = "/dev/null";
 /// Until the file has its name, its bytes are in a file next to the destination. A journal lists
 /// the groups that are verified and durable. A later fetch with the same source and destination
 /// resumes from the journal. [`Fetch::cancel`] returns a handle by which any thread stops the
-/// fetch. A fetch may be run again after an error.
+/// fetch. A fetch may be run again after an error, unless it was cancelled.
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) origin: Origin,
@@ -52,9 +52,8 @@ impl Fetch {
     /// file's new name, or a directory in which the file keeps its name.
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address,
-    /// `target` is a directory and `source` does not end in a name, or a SHA-256 is given for a file
-    /// that is not kept (`/dev/null`); [`Error::Destination`] if the
-    /// destination has no name.
+    /// `target` is a directory and `source` does not end in a name, or a SHA-256 is given for a
+    /// file that is not kept (`/dev/null`). [`Error::Destination`] if the destination has no name.
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());
@@ -107,11 +106,11 @@ impl Fetch {
 
     /// Adds a host that may have the same file. `HOST[:PORT]` means the same path at that host,
     /// which gets the same credentials. A host given by a whole address gets only the credentials
-    /// in the address. Every group from the host is compared with the value that the first host
-    /// states.
+    /// in the address. If the first host states values of groups, every group from the added host
+    /// is compared with them.
     /// # Errors
-    /// [`Error::Usage`] if `host` is not an address, names a folder, or was added before. Also if
-    /// there would be more than [`MAX_HOSTS`] hosts, or the source is a local file.
+    /// [`Error::Usage`] if `host` is neither a host nor an address, names a folder, or was added
+    /// before. Also if there would be more than [`MAX_HOSTS`] hosts, or the source is a local file.
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let Origin::Server(first) = &self.origin else {
             return Err(Error::Usage(format!(

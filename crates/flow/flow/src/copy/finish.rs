@@ -62,8 +62,8 @@ impl EndedTransfer<'_> {
         }
     }
 
-    /// Reads the file back from the disk and checks it against the given sums. Discards a file that
-    /// does not match.
+    /// If sums were given, reads the file back from the disk and checks it against them. Discards a
+    /// file that does not match. Of a file that is not stored, only checks the received values.
     fn check_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
         let (sums, cancel) = (&self.fetch.options.sums, &self.fetch.cancel);
         if self.fetch.is_discarding() {
@@ -94,7 +94,8 @@ impl EndedTransfer<'_> {
     }
 }
 
-/// Sets the attributes of a complete file, makes it durable, and gives it its name.
+/// Sets the attributes of a complete file, makes it durable, and gives it its name. Sets the
+/// permissions that the source states only with `preserve`.
 pub(super) fn finish(
     fetch: &Fetch,
     state: &mut Partial,

@@ -49,7 +49,7 @@ pub(crate) struct Host {
     standing: Mutex<Standing>,
     /// Bytes of the file received from the host.
     pub(crate) received: AtomicU64,
-    /// Number of corrupt groups received from the host.
+    /// Number of corrupt groups received from the host. Not counted for the first host.
     pub(crate) wrong: AtomicU32,
 }
 
@@ -58,7 +58,8 @@ enum Standing {
     /// No stream has sent a request to the host yet.
     Unknown,
     Ready(RemoteFile),
-    /// The host is not used any more. `for_good` means that it does not have the file.
+    /// The host is not used any more in this attempt. With `for_good`, later attempts do not use it
+    /// either, for example because it has another file.
     Dropped {
         for_good: bool,
     },
@@ -88,8 +89,9 @@ impl Host {
         &self.address
     }
 
-    /// Returns how to request the file of `length` bytes from this host. The first call requests
-    /// the file's head, to check that the host has a file of that length.
+    /// Returns how to request the file of `length` bytes from this host. Unless an earlier call has
+    /// succeeded, requests the file's head, to check that the host has a file of that length, and
+    /// that it sends the verified form or ranges.
     pub(super) fn source(
         &self,
         client: &Client,
@@ -133,7 +135,8 @@ impl Host {
         matches!(*self.lock(), Standing::Dropped { .. })
     }
 
-    /// Returns whether the host was dropped because it does not have this file.
+    /// Returns whether the host was dropped for good, for example because it does not have this
+    /// file.
     pub(super) fn lacks_file(&self) -> bool {
         matches!(*self.lock(), Standing::Dropped { for_good: true })
     }

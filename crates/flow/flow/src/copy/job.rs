@@ -95,7 +95,7 @@ pub(super) struct Job<'a> {
     /// Whether an attempt of this run has begun to receive. From then on, a source that has another
     /// file is an error, and the bytes received are kept.
     settled: bool,
-    /// Consecutive attempts that ended without receiving a byte.
+    /// Consecutive failed attempts. An attempt that received bytes starts the count again, at one.
     losses: u32,
     /// Counters of the earlier attempts.
     before: Progress,
@@ -239,8 +239,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the hosts to use: the first, and also the others if Sprat can verify that they have
-    /// the same file.
+    /// Returns the hosts to use: the first, and also the others if the first offers ranges and
+    /// Sprat can verify that the others have the same file.
     fn hosts(&self, found: &OpenedFile, report: &mut dyn FnMut(&Event)) -> Vec<Host> {
         let mut hosts = vec![Host::ready(found.source.clone())];
         if !self.sources.are_several() {
@@ -292,8 +292,8 @@ impl<'a> Job<'a> {
     }
 
     /// Chooses the first source that responds and states the values of groups. If no source states
-    /// values, chooses the first that responds. Moves the chosen source to the front, and removes
-    /// sources that do not have the file.
+    /// values, chooses the first that responds. Moves the chosen source to the front. Removes
+    /// sources that failed, except those that cannot be reached now.
     fn choose(
         &mut self,
         first: FirstRequest,
@@ -482,8 +482,9 @@ impl<'a> Job<'a> {
         self.client.ask(&source.address, &file_request, None, &self.fetch.cancel).map(drop)
     }
 
-    /// Prepares the next attempt after a failed attempt, with another host if there is one. Gives
-    /// up if a further attempt cannot succeed, or after too many attempts.
+    /// Prepares the next attempt after a failed attempt. If the failure is not transient, the next
+    /// attempt begins with another host. Gives up if a further attempt cannot succeed, or after too
+    /// many attempts.
     fn recover(&mut self, trouble: Trouble, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let first = self
             .sources

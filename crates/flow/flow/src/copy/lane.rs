@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Upper limit of any pause.
+/// Upper limit of any pause that the server does not request itself.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The longest time for which a pause continues after the file is complete.
@@ -91,7 +91,7 @@ impl From<Trouble> for Blame {
 }
 
 impl Stream<'_> {
-    /// Fetches until the file is complete or the stream's host is dropped.
+    /// Fetches until the file is complete, the stream's host is dropped, or the transfer fails.
     pub(crate) fn run(&self, first: First) {
         if let Err(trouble) = self.work(first) {
             self.shared.plan().give_back(self.number);

@@ -1,4 +1,5 @@
-//! A copy from another local disk. It bypasses both page caches, and keeps a journal like a fetch.
+//! A copy of a local file, for example from another disk. It bypasses the page cache where it can,
+//! and keeps a journal like a fetch.
 
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};

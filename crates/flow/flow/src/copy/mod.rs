@@ -1,5 +1,5 @@
-//! Transfers of files from a server or another local disk, and to servers. When a transfer ends,
-//! the destination is the complete file, or is unchanged.
+//! Transfers of files from a server or another local disk, and to servers. When the transfer of a
+//! file ends, the destination is the complete file, or is unchanged.
 //!
 //! ```no_run
 //! use sprat_flow::copy::{Event, Fetch, Options};

@@ -16,8 +16,9 @@ use std::time::Duration;
 /// The number of corrupt arrivals of a group at which the transfer fails.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
-/// The smallest run, in groups, that one of several streams gets, because each request costs a
-/// round trip.
+/// The smallest run, in groups, into which missing groups are divided for several streams, because
+/// each request costs a round trip. A run is shorter if fewer groups are missing together, or if
+/// the streams begin with equal parts.
 pub(super) const LEAST_RUN: u64 = 8;
 
 /// The largest run, in groups, that one of several streams gets, because the stream's rate may
@@ -30,8 +31,9 @@ const LONGEST_RUN: u64 = 1024;
 /// runs.
 const LONGEST_PART: u64 = 16;
 
-/// A part of a run may be taken away only if it would take at least this long. The stream that
-/// loses the part must reconnect, and bytes in flight are lost.
+/// A part of a run may be taken away only if it would take at least this long. The last group of a
+/// run is fetched by a further stream only if the group takes at least this long. The stream that
+/// loses a part must reconnect, and bytes in flight are lost.
 const WORTH: Duration = Duration::from_secs(1);
 
 /// The least age of a run from which a part may be taken away. A connection needs some 7 round
@@ -237,7 +239,7 @@ impl Plan {
         self.missing.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Returns whether a run was ever cut short.
+    /// Returns whether a part of a run was ever taken away, or a group fetched by two streams.
     #[must_use]
     pub fn has_cut(&self) -> bool {
         self.has_cut

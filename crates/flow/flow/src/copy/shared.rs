@@ -119,8 +119,8 @@ impl Shared {
         lock(&self.state).sink.recycle(buffer);
     }
 
-    /// Stores a verified group. Returns its length in bytes, or 0 if another stream has stored the
-    /// group already.
+    /// Stores a group that has arrived. Returns its length in bytes, or 0 if another stream has
+    /// stored the group already.
     pub(crate) fn arrived(
         &self,
         group: u64,
@@ -181,7 +181,8 @@ impl Shared {
         self.plan().take(stream, self.started.elapsed())
     }
 
-    /// Records a finished group. Returns whether the stream continues with the next group.
+    /// Records that a stream has finished a group. Returns whether the stream continues with the
+    /// next group.
     pub(crate) fn done(&self, stream: usize, group: u64) -> bool {
         self.plan().done(stream, group, self.started.elapsed())
     }
@@ -196,7 +197,7 @@ impl Shared {
         lock(&self.plan)
     }
 
-    /// Waits until the rate limit allows `bytes` more.
+    /// Waits until the rate limit allows `bytes` more, or the streams are stopped.
     pub(crate) fn throttle(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);

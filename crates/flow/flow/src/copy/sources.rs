@@ -37,13 +37,13 @@ impl Sources {
         self.all.rotate_left(1);
     }
 
-    /// Removes an address, because it does not have the file.
+    /// Removes an address that cannot be used, for example because it does not have the file.
     pub(super) fn remove(&mut self, index: usize) {
         self.all.remove(index);
     }
 
-    /// Records after an attempt how many bytes each host contributed. Removes the hosts that do not
-    /// have the file.
+    /// Records after an attempt how many bytes each host contributed. Removes the hosts that were
+    /// dropped for good.
     pub(super) fn learn(&mut self, hosts: &[Host]) {
         for host in hosts {
             let (source, bytes) = (host.address().to_string(), host.received.load(Relaxed));

@@ -7,10 +7,10 @@ use crate::file::DestinationError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Returns the outcome for an existing destination, if it has the length and time of the source and
-/// the given sums. Times are compared to the second unless `exact`.
+/// the given sums. Times are compared to the second if `exact` is false, or if the destination's
+/// time has no fraction of a second.
 ///
 /// # Errors
-///
 /// [`DestinationError::Exists`] if length or time differ, or if the destination is not a regular
 /// file. [`Error::Corrupt`] if a sum differs. Other errors if the destination cannot be read, or
 /// the caller cancels.

@@ -1,5 +1,5 @@
-//! The files at both ends of a transfer. They are read and written past the page cache, one group
-//! at a time.
+//! The files at both ends of a transfer. They are read and written in groups, past the page cache
+//! where the filesystem supports that and the file is not cached already.
 
 mod place;
 mod regular;

@@ -108,8 +108,9 @@ impl Destination {
         Ok(Self { target: target.to_owned(), ..Self::new(&target.with_file_name(hidden))? })
     }
 
-    /// Returns the destination whose part has this name. `None` if it is not the name of a part, or
-    /// the final name was shortened and cannot be recovered.
+    /// Returns the destination whose part has this name. `None` if it is not the name of a part. If
+    /// the final name was shortened in the part's name, the result has the shortened name as its
+    /// final name, and another journal than the transfer.
     #[must_use]
     pub fn from_part_name(name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
@@ -287,8 +288,8 @@ impl Attributes {
     }
 }
 
-/// Returns the process's umask. Reads it from `/proc`, because the system call can return the umask
-/// only while setting it, which would affect other threads.
+/// Returns the process's umask, or 077 if it cannot be read. Reads it from `/proc`, because the
+/// system call can return the umask only while setting it, which would affect other threads.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -30,8 +30,9 @@ pub enum RegularError {
 }
 
 /// Opens the regular file at `path`, or the regular file to which a symbolic link at `path` leads,
-/// and returns it with its metadata. Never blocks. It checks the type before it opens the file, and
-/// again afterwards, because the name may have been given to something else in between.
+/// and returns it with its metadata. Never waits for a pipe or a device. It checks the type before
+/// it opens the file, and again afterwards, because the name may have been given to something else
+/// in between.
 ///
 /// # Errors
 /// [`RegularError::Other`] if the path leads to something other than a regular file.

@@ -3,8 +3,9 @@
 //!
 //! The sink writes each group from the buffer into which it was received to the device, with
 //! `O_DIRECT` and io_uring, several groups at a time. On a filesystem without `O_DIRECT` written
-//! pages are dropped from the page cache, because nothing is about to read them. Space and length
-//! are allocated in advance, because on most filesystems a write that extends a file blocks.
+//! pages are dropped from the page cache, because nothing is about to read them. If the length is
+//! known, space and length are allocated in advance, because on most filesystems a write that
+//! extends a file blocks.
 
 use super::Attributes;
 use crate::group::GROUP_BYTES;
@@ -25,14 +26,15 @@ use thiserror::Error;
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 
-/// Number of bytes between two syncs of a file that is written past the page cache.
+/// Default number of bytes between two syncs of a file that is written past the page cache.
 const SYNC_BYTES: u64 = 128 << 20;
 
-/// Number of bytes between two syncs of a file that is written through the page cache. The page
-/// cache holds at most about twice as many bytes of the file.
+/// Default number of bytes between two syncs of a file that is written through the page cache. The
+/// page cache holds at most about twice as many bytes of the file.
 const CACHED_SYNC_BYTES: u64 = 32 << 20;
 
-/// The longest time between two syncs of a transfer that is slow.
+/// Time since the last sync after which the next write begins a sync, however few bytes were
+/// written.
 const SYNC_TIME: Duration = Duration::from_secs(3);
 
 /// The ticket of a sync. The ticket of a write is the number of its group.
@@ -110,8 +112,8 @@ fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
 /// Take a buffer with [`Sink::buffer`], fill it with a group, and pass it to [`Sink::write`], which
 /// does not wait for the device. [`Sink::take_durable`] returns the groups that a sync has covered;
 /// only these groups may be journaled. Once all groups are written, [`Sink::finish`] sets length
-/// and attributes, and makes everything durable. After a failed write or sync these calls fail,
-/// because the file cannot become complete.
+/// and attributes, and makes everything durable. After a failed write or sync all these calls
+/// except [`Sink::take_durable`] fail, because the file cannot become complete.
 pub struct Sink {
     path: PathBuf,
     /// `None` discards everything that is written.
@@ -142,9 +144,9 @@ impl Sink {
     /// `length` bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. If the filesystem
     /// does not support direct access, uses the page cache.
     /// # Errors
-    /// [`SinkError::Busy`] if another process keeps the file locked. Another variant if the file
+    /// [`SinkError::Busy`] if another transfer keeps the file locked. Another variant if the file
     /// cannot be opened, or space for it cannot be allocated. If this call has created the file, it
-    /// is removed when there is no space.
+    /// is removed when space cannot be allocated.
     pub fn open(
         path: &Path,
         access: Access,
@@ -193,7 +195,8 @@ impl Sink {
         }
     }
 
-    /// Sets that a sync begins whenever `bytes` bytes were written since the last sync.
+    /// Sets after how many bytes written since the last sync the next sync begins. It begins later
+    /// if a sync is in progress then.
     pub fn sync_every(&mut self, bytes: u64) {
         self.sync_bytes = bytes;
     }
@@ -289,8 +292,9 @@ impl Sink {
         }
     }
 
-    /// Frees the space of all groups except `groups`, and leaves the length of the file unchanged.
-    /// A filesystem that cannot punch holes keeps the space.
+    /// Frees the space of all groups except `groups`, which must ascend, and leaves the length of
+    /// the file unchanged. A filesystem that cannot punch holes keeps the space. Frees nothing if
+    /// the length is unknown.
     /// # Errors
     /// A write or a sync failed. If a hole cannot be punched, that is not an error.
     pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
@@ -381,7 +385,7 @@ impl Sink {
         self.collect()
     }
 
-    /// Begins a sync of the written groups, unless one is in progress.
+    /// Begins a sync of the written groups, unless there are none or a sync is in progress.
     fn begin_sync(&mut self) {
         let Some(disk) =
             self.disk.as_mut().filter(|_| self.syncing.is_none() && !self.written.is_empty())

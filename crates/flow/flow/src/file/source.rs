@@ -49,7 +49,7 @@ pub enum SourceError {
     Short {
         /// The file's path.
         path: PathBuf,
-        /// Offset of a missing byte, usually the last byte of a block.
+        /// Offset of a missing byte: the last byte of the block that was to be read.
         at: u64,
     },
     /// A block of the file cannot be read.
@@ -203,8 +203,8 @@ impl Source {
         self.in_memory || (self.ahead.is_none() && self.left.end - self.left.start <= SMALL)
     }
 
-    /// Reads a block from the page cache. Returns false if not all of the block is in the cache. A
-    /// small range is always read through the cache.
+    /// Reads a block from the page cache. Returns false if not all of the block is in the cache, or
+    /// if the filesystem cannot tell. A small range is always read through the cache.
     fn take_cached(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
         let length = length(bytes);
         let always = self.is_always_cached();

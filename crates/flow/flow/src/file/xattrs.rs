@@ -40,9 +40,10 @@ pub(crate) fn xattrs_of(file: impl AsFd) -> io::Result<Xattrs> {
     Ok(Xattrs::new(all))
 }
 
-/// Sets attributes on an open file.
+/// Sets attributes on an open file, up to the first that fails.
 /// # Errors
-/// The filesystem's error: it supports no extended attributes, or has no room for these.
+/// The filesystem's error: it supports no extended attributes, or has no room for these. Also a
+/// name that contains a NUL.
 pub(super) fn set(xattrs: &Xattrs, file: impl AsFd) -> io::Result<()> {
     for (name, value) in xattrs.iter() {
         let name = CString::new([PREFIX.as_bytes(), name].concat())?;

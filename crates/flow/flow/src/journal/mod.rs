@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// Returns the size limit of a journal for a file of `length` bytes, in bytes. It has room for
-/// several records of each group.
+/// Returns the limit on the bytes that are read of a journal for a file of `length` bytes. Records
+/// beyond the limit are dropped. There is room for several records of each group.
 fn most_bytes(length: u64) -> u64 {
     (1 << 16) + count(length).saturating_mul(4 * 64)
 }

@@ -33,14 +33,15 @@ const MAX_PAYLOAD: usize = 64 << 10;
 const RECORD_GROUPS: usize = 1024;
 const _: () = assert!(8 + RECORD_GROUPS * 32 <= MAX_PAYLOAD);
 
-/// Identifies the file of a transfer. A transfer can resume if all fields except `boot` are equal.
+/// Identifies the file of a transfer. A transfer can resume if all fields except `boot` are equal,
+/// or if the source confirms the values of the groups.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Identity {
     /// The source, without credentials.
     pub source: String,
     /// Length of the file in bytes.
     pub length: u64,
-    /// Identifies the file's state at the source: an entity tag or a date.
+    /// Identifies the file's state at the source: an entity tag, a date, or the tag of an upload.
     pub validator: String,
     /// Identifies the local file to which the bytes were written, so that another file of the same
     /// name is not mistaken for it.
@@ -91,8 +92,8 @@ pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     }
 }
 
-/// Parses a journal. `None` if the bytes are not a journal, have another version, or end within the
-/// identity.
+/// Parses a journal. `None` if the bytes are not a journal, have another version, or do not have a
+/// complete and valid identity.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let rest = bytes.strip_prefix(&MAGIC)?;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use thiserror::Error;
 
-/// The smallest length of a token, in bytes. Such a token cannot be guessed over a network.
+/// The smallest length of a token, in bytes. A random token of this length cannot be guessed over a
+/// network.
 pub const MIN_TOKEN: usize = 16;
 
 /// The largest length of a token, in bytes. A file of tokens with a longer token is rejected.
@@ -16,7 +17,7 @@ pub const MAX_TOKEN: usize = 1024;
 /// Limit on the number of tokens in a file of tokens. A file with more tokens is rejected.
 pub const MAX_TOKENS: usize = 1024;
 
-/// The cookie that replaces a token in a browser's address.
+/// The name of the cookie that replaces a token in a browser's address.
 pub const COOKIE: &str = "sprat-token";
 
 /// The tokens that grant access. If there are no tokens, everybody has access. Tokens are kept as

@@ -69,7 +69,8 @@ pub(super) struct Sent {
 
 /// Why there is no next request.
 enum NoHead {
-    /// The client has closed the connection, or stayed idle too long.
+    /// The client has closed the connection or stayed idle too long, the connection broke, or the
+    /// server needs the idle connection's slot or is stopping.
     Gone,
     Refused(Refused),
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The head of a response, and its body.
 #[derive(Debug)]
 pub struct Decision {
-    /// The head without its last line.
+    /// The head, without the lines that [`Head::finish`] adds.
     pub head: Head,
     /// The body.
     pub body: Body,
@@ -164,7 +164,8 @@ fn content_range(part: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", part.start, part.end - 1)
 }
 
-/// Creates a boundary that does not occur in the content, and a body of several parts.
+/// Creates a boundary, a hash that will not occur in the content by accident, and a body of several
+/// parts.
 fn in_parts(parts: &[Range<u64>], tag: &str, kind: &str, size: u64) -> (String, Body) {
     let boundary = blake3::keyed_hash(
         blake3::hash(tag.as_bytes()).as_bytes(),

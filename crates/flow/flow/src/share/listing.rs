@@ -102,8 +102,8 @@ pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Lis
 /// The entries that a listing by lines omits.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LeftOut {
-    /// Entries that are neither files nor directories, or cannot be examined: each a text with the
-    /// quoted name and the reason.
+    /// Entries that are not listed, and directories whose content is not: each a text with the
+    /// quoted name and the reason. If there are too many, the last text says how many more.
     pub named: Vec<String>,
     /// The number of names that begin with a dot and are not listed.
     pub hidden: u64,

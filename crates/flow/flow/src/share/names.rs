@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// Accepts this machine's own name and the names in `given`.
+    /// Accepts this machine's own name, alone and with `.local` after it, and the names in `given`.
     pub(super) fn new(given: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim().to_ascii_lowercase();

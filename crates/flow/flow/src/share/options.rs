@@ -135,7 +135,7 @@ pub struct Event {
     pub method: &'static str,
     /// The percent-encoded path; `*` for `OPTIONS *`, `-` for an invalid request.
     pub path: String,
-    /// The HTTP status of the response.
+    /// The HTTP status of the response; 0 if the connection broke before there was a response.
     pub status: u16,
     /// Bytes of the body passed to the kernel; for an upload, bytes of the file that were received.
     pub bytes: u64,
@@ -144,7 +144,8 @@ pub struct Event {
     /// Bytes of the file in the groups whose hashes were computed for this response, because the
     /// hashes were not cached or the client asked to recompute them.
     pub summed: u64,
-    /// Time from the end of the request to the end of the response.
+    /// Time from the end of the request's head to the end of the response; almost zero for an
+    /// invalid request.
     pub took: Duration,
     /// The kernel's statistics of the connection's path at the end of the response; `None` if they
     /// cannot be read.

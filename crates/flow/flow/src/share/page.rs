@@ -150,8 +150,8 @@ fn trail(path: &str) -> String {
     trail
 }
 
-/// Escapes a text for HTML and its attributes, and replaces characters that would change the
-/// direction of writing.
+/// Escapes a text for HTML and its attributes. Replaces control characters, and characters that
+/// would change the direction of writing.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let turns = |char| matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

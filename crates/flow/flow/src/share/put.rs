@@ -25,7 +25,8 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Default limit of an uploaded file's length, in bytes: 64 TiB.
+/// Limit on the length of an uploaded file, in bytes: 64 TiB. A server's own limit can only be
+/// lower. A longer file is rejected with status 413 or 400.
 pub const MAX_FILE: u64 = 64 << 40;
 
 /// Limit on the names in the path of an upload. A request for a longer path is rejected with status
@@ -210,7 +211,8 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
     }
 }
 
-/// Rejects names that are hidden, contain control characters, or are reserved.
+/// Rejects names that are hidden, too long or reserved, or contain control characters, and paths of
+/// too many names.
 fn check_names(names: &[OsString]) -> Result<(), Refused> {
     let refused = |reason: &str| Err(Refused { status: 403, reason: reason.to_owned() });
     if names.len() > MAX_NAMES {

@@ -19,7 +19,8 @@ pub const SEND_BUFFER: usize = 256 << 20;
 /// connection busy while the sending thread is not scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
-/// Number of bytes that TLS buffers before it sends them.
+/// Limit on the bytes that TLS buffers while the kernel accepts no more. Also the number of bytes
+/// of an unwanted body that are read at a time.
 const TLS_BUFFER: usize = 256 << 10;
 
 /// Interval at which a blocked sender checks whether the client still acknowledges bytes.

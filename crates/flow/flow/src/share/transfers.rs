@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 /// Limit on the ended transfers that are kept.
 pub const MAX_PAST: usize = 32;
 
-/// Limit on the points of a transfer's history. With [`STEP`] they cover the last four minutes.
+/// Limit on the points of a transfer's history. With [`STEP`] they cover at least the last four
+/// minutes.
 pub const MAX_POINTS: usize = 120;
 
-/// Time between two points of a history.
+/// Shortest time between two points of a history.
 pub const STEP: Duration = Duration::from_secs(2);
 
 /// The transfers in progress, and the last transfers that ended.
@@ -38,7 +39,7 @@ struct Transfer {
     total: u64,
     began: Instant,
     tcp: Arc<TcpStream>,
-    /// Bytes passed to the kernel.
+    /// Bytes passed to the kernel; for an upload, bytes of the file received.
     sent: AtomicU64,
     history: Mutex<VecDeque<Point>>,
 }
@@ -79,7 +80,7 @@ pub struct Snapshot {
     pub delivery_rate: u64,
     /// Bytes retransmitted on this connection.
     pub retransmitted: u64,
-    /// The progress of the transfer, at intervals of [`STEP`] and now.
+    /// The progress of the transfer, at intervals of at least [`STEP`], and now.
     pub history: Vec<Point>,
 }
 

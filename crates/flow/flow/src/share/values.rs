@@ -23,7 +23,7 @@ struct Known {
     stretches: HashMap<(Version, u64), Stretch>,
     /// Number of values for which all stretches together have room.
     room: usize,
-    /// Counts lookups, to order stretches by their last use.
+    /// Counts lookups and additions, to order stretches by their last use.
     time: u64,
 }
 

@@ -108,7 +108,7 @@ impl<'a> Body<'a> {
         Ok(self.received)
     }
 
-    /// Reads into `rest` as much as is left of the body, or of the current chunk.
+    /// Reads into `rest` until it is full, or until the body or the current chunk ends.
     fn fill_some(&mut self, rest: &mut [u8]) -> Result<(), Fault> {
         let count = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let filled = self.wire.fill(&mut rest[..count], &mut []);
@@ -124,7 +124,7 @@ impl<'a> Body<'a> {
     }
 
     /// Returns whether the whole body was read, so that the connection can be used for another
-    /// request.
+    /// request. Always false with [`Framing::Close`].
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.framing {

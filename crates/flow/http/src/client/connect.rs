@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 /// Time after which the next address is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Limit on the time to connect to a host, for all its addresses together.
+/// Limit on the time to connect to a host, for all its addresses together. Includes neither the
+/// resolution of its name nor the TLS handshake.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Limit on the addresses of a host that are tried. Further addresses are ignored.
@@ -44,12 +45,13 @@ impl Connector {
     }
 
     /// Connects to the server of `address`, with TLS if the scheme says so. `cancel` interrupts
-    /// this call, and every later wait on the connection.
+    /// this call, except while the name is resolved, and later waits on the connection, except in
+    /// [`Wire::send`].
     ///
     /// # Errors
     /// - [`Fault::NoConnection`] if the host's name cannot be resolved, no address accepts a
     ///   connection within 30 seconds, or the connection fails in the TLS handshake.
-    /// - [`Fault::Untrusted`] if the certificate is not trusted.
+    /// - [`Fault::Untrusted`] if the certificate is not trusted, or TLS fails otherwise.
     /// - [`Fault::TimedOut`] if the TLS handshake takes too long.
     /// - [`Fault::Cancelled`] if the caller cancels.
     pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {

@@ -21,7 +21,7 @@ pub const MAX_ANSWER: usize = 4 << 20;
 /// after its exchange.
 const MAX_KEPT: usize = 32;
 
-/// Bytes of a request's body that are sent between two checks for cancellation.
+/// Limit on the bytes of a request's body that are sent between two checks for cancellation.
 const PIECE: usize = 256 << 10;
 
 /// A request for [`Caller::call`].

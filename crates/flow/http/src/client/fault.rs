@@ -8,9 +8,10 @@ use std::time::Duration;
 /// request: [`Fault::into_error`] adds the name.
 #[derive(Debug)]
 pub enum Fault {
-    /// No address of the host accepts a connection, or the connection failed in the TLS handshake.
+    /// The host's name cannot be resolved, no address of the host accepts a connection, or the
+    /// connection failed in the TLS handshake.
     NoConnection(io::Error),
-    /// The connection ended before all expected bytes had arrived.
+    /// The connection or the body ended before all expected bytes had arrived.
     Ended,
     /// For this long, nothing was received, or nothing that was sent was acknowledged.
     TimedOut(Duration),
@@ -18,9 +19,9 @@ pub enum Fault {
     Io(io::Error),
     /// The caller's [`Cancel`](crate::Cancel) was cancelled.
     Cancelled,
-    /// The bytes received are not HTTP.
+    /// The bytes received are not valid HTTP, or exceed a limit.
     Malformed(String),
-    /// The server's certificate is not trusted.
+    /// The server's certificate is not trusted, or TLS failed for another reason.
     Untrusted(String),
 }
 

@@ -17,8 +17,9 @@ const MAX_WRONG: usize = 1024;
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// The head of a response. A malformed `Content-Length`, `Transfer-Encoding`, `Content-Range`,
-/// `Sprat-Xattrs` or `Sprat-Wrong` makes the whole head malformed. Any other malformed field counts
-/// as absent.
+/// `Sprat-Xattrs` or `Sprat-Wrong` makes the whole head malformed. A second `Content-Length`,
+/// `Transfer-Encoding`, `Content-Range`, `ETag` or `Location` also makes it malformed. Any other
+/// malformed field counts as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The status code.
@@ -177,8 +178,9 @@ impl Head {
     }
 
     /// Returns what identifies this state of the file: its strong entity tag, otherwise
-    /// `Last-Modified`. Does not return a `Last-Modified` less than a second before `Date`: the
-    /// file may change again within that second (RFC 9110, section 8.8.2.2).
+    /// `Last-Modified`. Does not return a `Last-Modified` that is malformed, or that is not at
+    /// least a second before a `Date` in the head: the file may change again within that second
+    /// (RFC 9110, section 8.8.2.2).
     #[must_use]
     pub fn validator(&self) -> Option<String> {
         let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());

@@ -12,7 +12,7 @@ pub struct Options {
     pub receive_buffer: usize,
     /// PEM file of the certificate authorities to trust instead of the system's.
     pub authorities: Option<PathBuf>,
-    /// Whether to accept any certificate.
+    /// Whether to accept any certificate. Has no effect if `pin` is set.
     pub insecure: bool,
     /// SHA-256 of the only certificate to trust. Its names, times and authorities are not checked.
     pub pin: Option<[u8; 32]>,

@@ -1,4 +1,5 @@
-//! Connections to servers, with or without TLS. Each wait has a time limit and can be cancelled.
+//! Connections to servers, with or without TLS. Each wait has a time limit. Each wait can be
+//! cancelled, except in [`Wire::send`].
 
 use super::fault::Fault;
 use super::head::Head;
@@ -13,10 +14,11 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Limit on a single wait in the kernel. After it the client checks for cancellation.
+/// Limit on a single wait in the kernel, except in [`Wire::send`]. After it the client checks for
+/// cancellation.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-/// Bytes that TLS buffers before it sends.
+/// Limit on the bytes that TLS buffers while the kernel accepts no more.
 const TLS_BUFFER: usize = 256 << 10;
 
 enum Stream {
@@ -28,10 +30,11 @@ enum Stream {
 ///
 /// [`Wire::send`] sends a whole request. [`Wire::send_parts`] sends a request with its body in
 /// parts. [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) receives
-/// the body. Each wait ends with [`Fault::TimedOut`] if there is no progress for the connector's
-/// `patience`, and with [`Fault::Cancelled`] soon after the connection's [`Cancel`] is cancelled.
-/// After a fault the connection cannot be used. Otherwise it can be used for another request once
-/// the body is over, unless the head said that the server closes the connection.
+/// the body. Except in [`Wire::send`], each wait ends with [`Fault::TimedOut`] if there is no
+/// progress for the connector's `patience`, and with [`Fault::Cancelled`] soon after the
+/// connection's [`Cancel`] is cancelled. After a fault the connection cannot be used. Otherwise it
+/// can be used for another request once the body is over, unless the head said that the server
+/// closes the connection.
 pub struct Wire {
     stream: Stream,
     /// Bytes received after the last head, of which `taken` have been used.
@@ -109,9 +112,9 @@ impl Wire {
         .map_err(Fault::Io)
     }
 
-    /// Prepares the connection for [`Wire::send_parts`]. Sets its send buffer to `buffer` bytes, of
-    /// which at most `unsent` wait for their first transmission. Limits each wait in the kernel to
-    /// a quarter of a second, so that the client notices a cancellation.
+    /// Prepares the connection for [`Wire::send_parts`]. Lets its send buffer grow to `buffer`
+    /// bytes, of which at most `unsent` wait for their first transmission. Limits each wait in the
+    /// kernel to a quarter of a second, so that the client notices a cancellation.
     ///
     /// # Errors
     /// The socket is not TCP, or the kernel rejects an option.
@@ -355,8 +358,9 @@ impl Wire {
 }
 
 impl Stream {
-    /// Waits until both buffers are full, but at most for a [`TICK`]. Returns the number of bytes
-    /// that arrived.
+    /// Without TLS, waits until both buffers are full, but at most for a [`TICK`]. With TLS, waits
+    /// only for some bytes of the first buffer that is not empty. Returns the number of bytes that
+    /// arrived.
     fn receive(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => {

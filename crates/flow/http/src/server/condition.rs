@@ -18,7 +18,8 @@ pub struct Version<'a> {
 pub enum Verdict {
     /// Carry out the request, including its ranges.
     Proceed,
-    /// Carry out the request for the whole file, because `If-Range` names another version.
+    /// Carry out the request for the whole file, because `If-Range` does not name this version by
+    /// its strong tag.
     Whole,
     /// The client already has this version; the status is 304.
     NotModified,

@@ -52,7 +52,7 @@ pub enum Extent {
 /// Finds the end of a head in `bytes`. `seen` is the number of bytes that an earlier call has
 /// already searched. Empty lines before a head count as part of it.
 /// # Errors
-/// [`Refused`] with 400 for a malformed line end, or 431 for more than [`MAX_HEAD`] bytes.
+/// [`Refused`] with 400 for a malformed line end, or 431 for [`MAX_HEAD`] bytes without the end.
 pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
     let begins = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
     for at in seen..bytes.len() {

@@ -31,6 +31,7 @@ impl<'a> Tags<'a> {
     }
 
     /// Returns whether `tag` is in the list by strong comparison: both tags are strong and equal.
+    /// `*` contains each tag.
     #[must_use]
     pub fn has_strong(&self, tag: &str) -> bool {
         match self {
@@ -39,7 +40,8 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Returns whether `tag` is in the list by weak comparison, which ignores `W/`.
+    /// Returns whether `tag` is in the list by weak comparison, which ignores `W/`. `*` contains
+    /// each tag.
     #[must_use]
     pub fn has_weak(&self, tag: &str) -> bool {
         let bare = |tag: &'_ str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();

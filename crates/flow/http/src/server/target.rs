@@ -29,7 +29,8 @@ pub struct Target {
 impl Target {
     /// Parses a target of the form `/path?query`, or of the form `http://host/path?query`.
     /// # Errors
-    /// [`Refused`] with 400 for a malformed target, or with 404 for a name that no file can have.
+    /// [`Refused`] with 400 for a malformed target, or with 404 for a name that no file can have or
+    /// a path longer than [`MAX_PATH`].
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let path = match text.split_once("://") {
             Some((scheme, rest))

@@ -4,7 +4,8 @@
 use super::seen::{Observation, Push, counted};
 use super::{Doubt, LEAST_DECREASE, LEAST_GROWTH, MOST_DECREASE, MOST_GROWTH, Mode, Weir};
 
-/// Share of the capacity up to which growth accelerates in every round trip.
+/// Share of the capacity up to which the growth doubles in every round trip. Beyond this share, the
+/// growth begins again at [`LEAST_GROWTH`], and doubles only every two or four round trips.
 const KNOWN_SHARE: f64 = 0.97;
 
 /// Number of round trips for which no rate beyond the capacity is tried after the path's buffer has
@@ -88,14 +89,16 @@ impl Weir {
         }
     }
 
-    /// Returns whether the last decrease can have had a visible effect. That takes a round trip.
+    /// Returns whether the last decrease can have had a visible effect. The effect takes a round
+    /// trip, the delay of the queue, and a quarter of the period over which bytes are counted.
     pub(super) fn shown(&self, seen: &Observation) -> bool {
         seen.now >= self.last_decrease + seen.rtt + seen.queue + counted(seen.rtt) / 4
     }
 
-    /// Raises the rate and returns the next growth. Growth accelerates up to the known capacity.
-    /// Beyond it, growth starts again and accelerates more slowly, because the path may have
-    /// changed.
+    /// Raises the rate and returns the next growth. Does not raise the rate if the current rate was
+    /// not used, or beyond the known capacity soon after an overflow. Growth accelerates up to the
+    /// known capacity. Beyond it, growth starts again and accelerates more slowly, because the path
+    /// may have changed.
     fn climb(&mut self, seen: &Observation, growth: f64) -> f64 {
         if seen.idle || !seen.tried {
             return LEAST_GROWTH;

@@ -4,7 +4,7 @@ use super::Sample;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Limit on the samples that are kept: those of four round trips.
+/// Limit on the samples that are kept: four round trips of `TICKS_PER_RTT` samples.
 const MAX_SAMPLES: usize = 4 * super::TICKS_PER_RTT as usize;
 
 /// The last samples, oldest first.
@@ -40,7 +40,7 @@ impl History {
     }
 
     /// Returns what happened in the period of `length` that ended `ago` before the last sample.
-    /// `None` if the samples do not cover all of the period.
+    /// `None` if the samples do not cover all of the period, or if none was taken during it.
     pub(super) fn span(&self, ago: Duration, length: Duration) -> Option<Span> {
         let end = self.samples.back()?.now.checked_sub(ago)?;
         let (from, to) = (self.at(end.checked_sub(length)?)?, self.at(end)?);

@@ -1,8 +1,8 @@
-//! *Weir*, the controller that chooses a connection's rate: a pure function from the kernel's
-//! statistics to a rate. Like a weir in a river, it keeps a level and lets everything else pass.
+//! *Weir*, the controller that chooses a connection's rate from the kernel's statistics. Like a
+//! weir in a river, it keeps a level and lets everything else pass.
 //!
-//! The controller has no clock and no socket: samples go in, a rate comes out. `docs/pacing.md`
-//! explains it.
+//! The controller has no clock and no socket: its rates depend only on the samples that it gets.
+//! `docs/pacing.md` explains it.
 
 mod cruise;
 mod history;
@@ -26,11 +26,13 @@ const MOST_RATE: f64 = 125e9;
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
 /// A knock is the burst at the beginning of each round of the start. Its rate is this many times
-/// the rate of the rest of the round. It lasts for a `KNOCK_PART`th of a round trip.
+/// the rate of the rest of the round. It lasts until the first sample after a `KNOCK_PART`th of a
+/// round trip.
 pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
-/// Growth per round trip in mode `Cruise`: its initial value, and its limit.
+/// Growth of the rate per round trip in mode `Cruise`, as a share of the rate: its smallest and its
+/// largest value.
 const LEAST_GROWTH: f64 = 0.005;
 const MOST_GROWTH: f64 = 0.25;
 
@@ -42,8 +44,9 @@ const SILENCE_PART: u32 = 4;
 /// Number of round trips of silence after which the path is measured again.
 const LONG_SILENCE: u32 = 4;
 
-/// The shortest period over which bytes are counted, and the shortest pause in the arrivals that
-/// counts as a silence. Other programs on the machine delay this program for less time.
+/// The shortest period over which bytes are counted (except in modes `Start` and `Drain`), and the
+/// longest pause in the arrivals that never counts as a silence. Other programs on the machine
+/// delay this program for less time.
 const LEAST_ROUND: Duration = Duration::from_millis(64);
 
 /// Limits on the share by which the rate is decreased to drain a queue.
@@ -109,8 +112,8 @@ pub struct Round {
     since: Duration,
     /// Bytes sent by the knock, and the knock's duration. `None` until the knock has ended.
     knocked: Option<(f64, Duration)>,
-    /// The rate that the previous knock measured, in bytes a second. `None` if that knock did not
-    /// exceed the capacity.
+    /// The rate that the previous knock measured, in bytes a second, if that knock exceeded the
+    /// capacity.
     failed: Option<f64>,
 }
 
@@ -125,8 +128,8 @@ pub struct Doubt {
     less: f64,
     /// Whether more was lost than errors of the line explain.
     overflowed: bool,
-    /// The time from which the effect of the decrease must be visible, and the queue at that time.
-    /// `None` before that time.
+    /// A time, and the queue at that time: first when the decrease can have had an effect, later
+    /// when the queue was last found to be shorter. `None` while there can be no effect.
     shown: Option<(Duration, Duration)>,
 }
 
@@ -150,7 +153,8 @@ pub struct Weir {
     /// time at which mode `Shared` last ended.
     patience: u32,
     left_shared: Duration,
-    /// When the rate was last decreased.
+    /// When the rate was last decreased, mode `Start` or `Drain` ended, mode `Shared` began, or a
+    /// silence ended: whichever was last.
     last_decrease: Duration,
     /// The time until which no rate beyond the capacity is tried.
     rest_until: Duration,
@@ -251,9 +255,10 @@ impl Weir {
         self.rate as u64
     }
 
-    /// Keeps the rate during a silence, and afterwards for as long as the history contains the
-    /// silence: samples of that time say nothing about the path. Returns the mode during that time,
-    /// and then the mode in which to continue.
+    /// During a silence, and afterwards for as long as the bytes are counted over a period that
+    /// contains the silence, keeps the rate (in mode `Start`, the base rate) and returns the
+    /// current mode: samples of that time say nothing about the path. Then returns, once, the mode
+    /// in which to continue. Returns `None` if there was no silence.
     fn silence(&mut self, seen: &Observation) -> Option<Mode> {
         let silent = seen.now.saturating_sub(self.last_arrival);
         if silent > (seen.rtt / SILENCE_PART).max(LEAST_ROUND) {

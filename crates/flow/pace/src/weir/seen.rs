@@ -38,7 +38,8 @@ pub(super) struct Observation {
     /// Delay that the queue has caused for at least half a round trip.
     pub(super) queue: Duration,
     pub(super) push: Option<Push>,
-    /// The rate at which bytes arrived in the last round trip, in bytes a second.
+    /// The rate at which bytes arrived in the last round trip (or in the last [`LEAST_ROUND`], if
+    /// that is longer), in bytes a second. The current rate while the history is shorter than that.
     pub(super) arrives: f64,
     /// Whether the bytes that arrived were sent at about the current rate. Otherwise the arrivals
     /// say nothing about that rate.
@@ -87,8 +88,8 @@ impl Weir {
     }
 }
 
-/// Returns the minimum round-trip time, but at least 100 µs: the round trips of a shorter path are
-/// too short for pacing.
+/// Returns the minimum round-trip time, or the smoothed one if the minimum is unknown, but at least
+/// 100 µs: the round trips of a shorter path are too short for pacing.
 pub(super) fn round_trip(sample: &Sample) -> Duration {
     let known = if sample.min_rtt.is_zero() { sample.rtt } else { sample.min_rtt };
     known.max(Duration::from_micros(100))

@@ -12,7 +12,8 @@ const FAIR_SHARE: f64 = 0.5;
 const SHARED_DECREASE: f64 = 0.85;
 const LEAST_SHARE: f64 = 0.125;
 
-/// Share of the capacity by which the rate rises per round trip, up to the fair share.
+/// Share of the capacity by which the rate rises per round trip, up to the fair share. While the
+/// path was never full, the rate rises by this share of itself, without that limit.
 const SHARED_INCREASE: f64 = 0.02;
 
 /// Number of quiet round trips after which the other flows are assumed to have ended: the initial
@@ -26,7 +27,8 @@ const SOON_ROUNDS: u32 = 24;
 const FOLLOWS: f64 = 0.9;
 
 impl Weir {
-    /// Makes room for other flows, and returns mode [`Mode::Shared`].
+    /// Begins mode [`Mode::Shared`], and returns it. If the capacity was measured on a full path,
+    /// makes room for other flows: sets the rate to the fair share of the capacity.
     pub(super) fn share(&mut self, seen: &Observation) -> Mode {
         // If this mode ended only a short time ago, the other flows had not ended.
         let soon = seen.now < self.left_shared + SOON_ROUNDS * seen.rtt;

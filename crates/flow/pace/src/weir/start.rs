@@ -4,12 +4,13 @@ use super::seen::{FEWEST_LOST, LEAST_TOLERANCE, Observation, Push};
 use super::{KNOCK, KNOCK_PART, LEAST_GROWTH, Mode, Round, Weir};
 use std::time::Duration;
 
-/// The path has carried a knock if the delay of the knock's queue is at most this share of the
-/// knock's duration. The path then carries at least four times the base rate.
+/// The path has carried a knock if no more than [`FEWEST_LOST`] segments were lost, and if the
+/// delay of the knock's queue is at most this share of the knock's duration, or at most
+/// [`LEAST_TOLERANCE`]. With a delay of this share, the path carries four times the base rate.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
-/// A knock with fewer segments than this measures nothing. The next round is then `BLIND_GROWTH`
-/// times as fast, because a receiver's window opens at about that speed.
+/// A knock with fewer segments than this measures nothing. Without losses, the next round is then
+/// `BLIND_GROWTH` times as fast, because a receiver's window opens at about that speed.
 const FEWEST_KNOCKING: f64 = 32.0;
 const BLIND_GROWTH: f64 = 3.0;
 

@@ -70,7 +70,7 @@ fn rest_of(kind: u32, members: usize) -> Option<usize> {
 }
 
 impl<'a> Types<'a> {
-    /// Parses type information. `None` if its format is unknown.
+    /// Parses type information. `None` if it is malformed, or has a kind of type that is unknown.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if word(bytes, 0)? & 0xffff != MAGIC {

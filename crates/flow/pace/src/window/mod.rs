@@ -1,10 +1,10 @@
 //! A congestion control whose window follows the socket's pacing rate. Except during a knock, the
-//! window is twice what the rate needs, so that the rate is the limit. The program that sets the
-//! rate thus decides how fast the connection sends.
+//! window is at least twice what the rate needs, so that the rate is the limit. The process that
+//! sets the rate thus decides how fast the connection sends.
 //!
 //! The kernel's own algorithms derive a window from losses and delays. A rate that is set from
 //! outside can only lower what they allow. This congestion control leaves retransmission, recovery
-//! and pacing to the kernel, and the rate to the program. It consists of three short BPF programs
+//! and pacing to the kernel, and the rate to the process. It consists of three short BPF programs
 //! in a structure of functions (`struct_ops`). It needs Linux 6.4 or later with BTF, CAP_BPF and
 //! CAP_NET_ADMIN.
 
@@ -43,11 +43,12 @@ pub enum WindowError {
          CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes(io::Error),
-    /// The kernel's types lack this type or member, which the programs need.
+    /// The kernel's types lack this type or member, which the programs need, or have an unknown
+    /// format.
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
     UnknownTypes(&'static str),
-    /// The kernel rejects a program or the congestion control. Contains the verifier's log, which
-    /// may be empty.
+    /// The kernel rejects a program or the congestion control, or all names for it are taken.
+    /// Contains the verifier's log, which may be empty.
     #[error(
         "the kernel rejects Sprat's congestion control: {0}{hint}{log}",
         hint = hint(.0),
@@ -81,7 +82,7 @@ impl Window {
     ///
     /// # Errors
     /// [`WindowError`] if the kernel does not export its types, lacks types that the programs need,
-    /// or rejects the programs or the congestion control.
+    /// or rejects the programs or the congestion control, or if all names for it are taken.
     pub fn open() -> Result<Self, WindowError> {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;

@@ -87,11 +87,11 @@ impl Code {
     }
 }
 
-/// Returns the program that the kernel runs at the beginning of a connection and on every
-/// acknowledgement. The program sets the pacing rate to the limit that was set with
-/// `SO_MAX_PACING_RATE`. It sets the window to twice what that rate sends in a round trip, so that
-/// the rate is the limit. For a knock's rate, the window is that of the rate around the knock.
-/// Without a limit, the program changes nothing.
+/// Returns the program that the kernel runs when a connection begins to use the congestion control,
+/// and on every acknowledgement. The program sets the pacing rate to the limit that was set with
+/// `SO_MAX_PACING_RATE`. It sets the window to twice what that rate sends in a round trip, plus
+/// `WINDOW_BASE`, so that the rate is the limit. For a knock's rate, the window is that of the rate
+/// around the knock. Without a limit, the program changes nothing.
 pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
     Code::socket()
         .put(op::LOAD_64, 2, 6, offsets.max_pacing_rate, 0)
@@ -116,8 +116,8 @@ pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
         .end(0)
 }
 
-/// Returns the program for a loss. It does not change the window: the program that sets the rate
-/// evaluates the loss.
+/// Returns the program that the kernel runs on a loss. It does not change the window: the
+/// controller evaluates the loss and sets the rate.
 pub(super) fn ssthresh() -> Vec<u8> {
     Code::default().end(INFINITE_SSTHRESH)
 }

@@ -1,5 +1,5 @@
 //! One stream of an upload. It takes runs of groups, reads them, and sends each group followed by
-//! its value. The server's responses say which groups arrived intact.
+//! its value. The server's responses say which groups arrived corrupt.
 
 use super::ask::{Condition, ask};
 use super::plan::Plan;
@@ -30,7 +30,7 @@ const MAX_IN_FLIGHT: usize = 2;
 /// Groups between two samples of the round-trip time.
 const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// Limit on the length of the body of a response to a part, in bytes.
+/// Limit on the length of the body of a response to a PUT, in bytes.
 pub(in crate::copy) const MAX_ANSWER: u64 = 64 << 10;
 
 /// A file that is being sent, as shared by its streams.

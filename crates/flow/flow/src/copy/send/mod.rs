@@ -59,7 +59,8 @@ const MAX_ROUNDS: u32 = 5;
 /// [`Upload::new`] takes source and destination. [`Upload::run`] sends, with one thread for each
 /// stream, and reports progress to a callback on the caller's thread. The server keeps the groups
 /// that it has received of an interrupted upload. A later upload of the same file to the same
-/// address resumes from these groups. An upload may be run again after an error.
+/// address resumes from these groups. An upload may be run again after an error, unless it was
+/// cancelled.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,

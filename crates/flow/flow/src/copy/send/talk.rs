@@ -96,8 +96,8 @@ impl<'a> Connection<'a> {
         Ok(reply)
     }
 
-    /// Sends a request without a body, and reads the response. If an idle connection turns out to
-    /// be closed, repeats the request on a new one.
+    /// Sends a request without a body, and reads the response. If this fails on a connection that
+    /// was open already, repeats the request on a new one.
     pub(in crate::copy) fn call(
         &mut self,
         address: &Address,
@@ -172,8 +172,8 @@ pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str,
     text
 }
 
-/// Returns the response if the server accepted the request. Otherwise returns the error that the
-/// response stands for.
+/// Returns the response if the server accepted the request, or reports that groups of an upload are
+/// missing. Otherwise returns the error that the response stands for.
 pub(in crate::copy) fn check_accepted(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
     let target_name = address.to_string();
     let (status, why) = (reply.head.status, reply.words());

@@ -26,16 +26,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// The least number of connections for small files. While one connection waits for the server's
-/// disk, others send.
+/// The least number of connections for small files, if there are as many files. While one
+/// connection waits for the server's disk, others send.
 const CONNECTIONS: usize = 4;
 
 /// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
 /// An upload of a folder with all its content. Create it with [`UploadTree::new`] and call
-/// [`run`](UploadTree::run), as for an [`Upload`](super::Upload). Files that the server already has
-/// with the same length and time are not sent again.
+/// [`run`](UploadTree::run), as for an [`Upload`](super::Upload). Unless [`Options::force`] is set,
+/// files that the server already has with the same length and time are not sent again.
 #[derive(Debug)]
 pub struct UploadTree {
     from: PathBuf,
@@ -186,8 +186,8 @@ impl Sending<'_> {
         Ok(listing.entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect())
     }
 
-    /// Returns the files to send. Leaves out those that the server has with the same length and
-    /// time.
+    /// Returns the files to send. Unless existing files are to be replaced, leaves out those that
+    /// the server has, and counts them as unchanged (same length and time) or failed.
     fn tasks(
         &self,
         files: &[Entry],

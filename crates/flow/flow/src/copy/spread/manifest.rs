@@ -250,7 +250,7 @@ impl WrittenFile {
 impl ManifestFile {
     /// Returns the path in the set as a local path.
     /// # Panics
-    /// If the path was not checked by [`Manifest::parse`].
+    /// If the path leads out of the set. [`Manifest::parse`] rejects such a path.
     #[must_use]
     pub fn local(&self) -> PathBuf {
         local(&self.layout.path).expect("it was looked at when it was read")

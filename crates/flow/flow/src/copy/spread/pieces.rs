@@ -37,9 +37,9 @@ enum PieceState {
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<PieceState>,
-    /// Pieces that are on no host, in order.
+    /// Pieces that are on no host and that no stream sends, in the order in which they are taken.
     missing: VecDeque<usize>,
-    /// For each host, the pieces that it lists.
+    /// For each host, the pieces in its listing that no stream has begun to verify.
     listed: Vec<VecDeque<usize>>,
     dropped: Vec<bool>,
 }
@@ -82,7 +82,8 @@ impl Pieces {
         turn(piece)
     }
 
-    /// Records that a piece, which a stream had taken, is on its host and has this hash.
+    /// Records that a piece, which a stream had taken, is on its host and has this hash. If the
+    /// host was dropped meanwhile, records that the piece is on no host.
     pub(super) fn record_stored(&mut self, piece: usize, host: usize, blake3: Value) {
         debug_assert_eq!(self.pieces[piece], PieceState::UnderWay(host), "it was taken");
         if self.dropped[host] {

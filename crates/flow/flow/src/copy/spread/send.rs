@@ -63,7 +63,8 @@ pub struct SpreadOutcome {
     /// Bytes of the set that each host has, or if the set was fetched, that each host sent in this
     /// run.
     pub hosts: Vec<Served>,
-    /// BLAKE3 hash of a fetched set that is one file; `None` for other sets.
+    /// BLAKE3 hash of a fetched set that is one file; `None` for other sets, and if the destination
+    /// already had the file.
     pub blake3: Option<Value>,
 }
 
@@ -93,7 +94,7 @@ struct Sending<'a> {
 impl Spread {
     /// Creates an upload of the file or folder at `from` to an address. If the address ends with a
     /// slash, the set keeps the name of `from` in that directory. The same options apply as to an
-    /// [`Upload`].
+    /// [`Upload`], except `preserve`, `xattrs` and the sum.
     ///
     /// # Errors
     /// [`Error::Usage`] if a sum is given, an option is invalid, verification is off, `to` is not
@@ -312,7 +313,7 @@ impl Sending<'_> {
         Ok((0..self.index.len()).map(is_there).collect())
     }
 
-    /// Sends all missing pieces, to all hosts.
+    /// Sends all missing pieces, each to one host, over the streams to all hosts.
     fn pieces(
         &self,
         total: u64,

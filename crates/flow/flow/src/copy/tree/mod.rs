@@ -33,9 +33,10 @@ const MAX_EVENTS: usize = 256;
 
 /// A fetch of a folder, or of the files in it whose names match a pattern. A recursive fetch also
 /// copies the folders in that folder, or those whose names match the pattern. Create the fetch with
-/// [`FetchTree::new`] and call [`run`](FetchTree::run), as for a [`Fetch`]. Files that exist
-/// locally with the same length and time are not fetched again. Small files are fetched many at a
-/// time over several connections. Large files are fetched one by one with all streams.
+/// [`FetchTree::new`] and call [`run`](FetchTree::run), as for a [`Fetch`]. Unless
+/// [`Options::force`] is set, files that exist locally with the same length and time are not
+/// fetched again. Small files are fetched many at a time over several connections. Large files are
+/// fetched one by one with all streams.
 #[derive(Debug)]
 pub struct FetchTree {
     folder: Address,
@@ -64,7 +65,7 @@ pub struct TreeOutcome {
     /// Entries that were left out, each with the reason: the source does not offer them or does not
     /// send them. Examples are symbolic links, pipes and names that begin with a dot.
     pub left_out: Vec<String>,
-    /// Whether every group of every file was verified on arrival.
+    /// Whether every group of every copied file was verified on arrival.
     pub verified: bool,
     /// Duration of the run.
     pub time: Duration,
@@ -266,7 +267,8 @@ impl FetchTree {
         }
     }
 
-    /// Removes the entries that the pattern excludes, and without `-r` the directories.
+    /// If there is a pattern, removes the entries that it excludes, and without `-r` the
+    /// directories.
     fn choose(&self, listing: &mut Listing, outcome: &mut TreeOutcome) {
         let Some(pattern) = &self.pattern else { return };
         let named = |entry: &Entry| {
@@ -297,8 +299,8 @@ impl FetchTree {
         }
     }
 
-    /// Returns the files to fetch. Leaves out those that exist locally, and counts them as
-    /// unchanged or failed.
+    /// Returns the files to fetch. Unless existing files are to be replaced, leaves out those that
+    /// exist locally, and counts them as unchanged or failed.
     fn tasks(
         &self,
         folder: &Address,

@@ -19,7 +19,8 @@ pub(super) struct BodyReader<'a> {
     early: &'a mut Vec<u8>,
     /// Number of bytes of the body that were not read yet.
     left: u64,
-    /// Number of bytes received of the group that was begun last.
+    /// Number of bytes of the group that was begun last, including those that had arrived in an
+    /// earlier request, and of everything received after that group.
     group_bytes: usize,
     patience: Duration,
 }
@@ -64,8 +65,8 @@ impl<'a> BodyReader<'a> {
         Ok(hasher.value())
     }
 
-    /// Returns how many bytes were received of the group that was begun last, also if reading it
-    /// failed.
+    /// Returns how many bytes of the group that was begun last have arrived, in this or an earlier
+    /// request, also if reading it failed. Later bytes, such as the group's value, count too.
     pub(super) fn group_bytes(&self) -> usize {
         self.group_bytes
     }

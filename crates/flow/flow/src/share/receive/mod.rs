@@ -1,8 +1,9 @@
 //! Receives uploaded files, whole or in parts, into the shared directory.
 //!
-//! A file gets its name only when it is complete, verified and durable. If a request is rejected
-//! before its body has arrived, a short body is discarded and the connection stays open. If the
-//! body is long, the connection is closed.
+//! A file gets its name only when it is complete and durable, and verified if the sender states
+//! hashes. If a request is rejected before its body has arrived, a short body is discarded and the
+//! connection stays open. If the body is long, or the client waits for a 100 response before it
+//! sends the body, the connection is closed.
 
 mod intake;
 mod parts;
@@ -184,7 +185,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Handles a PUT, and calls `progress` with the number of bytes of each piece that arrives.
+    /// Handles a PUT, and calls `progress` with the number of bytes of each group that arrives.
     fn put(
         &self,
         request: &Request,

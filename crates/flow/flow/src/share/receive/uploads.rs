@@ -466,7 +466,7 @@ impl UploadStream {
         lock(&self.upload().state).partial.sink.recycle(buffer);
     }
 
-    /// Stores a verified group.
+    /// Stores a group that has arrived, unless it is stored already or the upload has ended.
     pub(super) fn arrived(
         &self,
         index: u64,
