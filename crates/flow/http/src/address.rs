@@ -343,9 +343,9 @@ fn without_fragment(mut url: Url) -> Url {
 }
 
 /// Removes the name and the password from a text that may be an address, for an error message:
-/// everything up to the first `@`.
+/// everything up to the last `@`, because a password can contain one.
 fn without_password(text: &str) -> String {
-    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)))
     {
         Some((scheme, rest)) => format!("{scheme}://{rest}"),
         None => text.to_owned(),

@@ -54,8 +54,10 @@ fn secrets_are_sent_and_never_shown() {
         (token.to_string(), token.target(false)),
         ("http://h/a?b=c".to_owned(), "/a?token=secret&b=c".to_owned())
     );
-    let wrong = Address::parse("ftp://user:secret@h/a").unwrap_err().to_string();
-    assert!(!wrong.contains("secret"), "{wrong}");
+    for text in ["ftp://user:secret@h/a", "ftp://user:p@secret@h/a", "ftp://user:p/secret@h"] {
+        let wrong = Address::parse(text).unwrap_err().to_string();
+        assert!(!wrong.contains("secret"), "{wrong}");
+    }
 }
 
 #[test]

@@ -221,6 +221,8 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     let refused = gather(&servers[0], "run%207", there.path(), &[]).output().unwrap();
     assert_eq!(refused.status.code(), Some(6), "{}", stderr_of(&refused));
     done(&gather(&servers[2], "run%207", there.path(), &["--force"]).output().unwrap());
+    let deep = there.path().join("run 7/deep").metadata().unwrap().permissions().mode();
+    assert_eq!(deep & 0o700, 0o700, "without --preserve, its owner can enter a folder");
     assert!(fs::read(there.path().join("run 7/large")).unwrap() == content(MEGABYTE, 4));
 }
 

@@ -7,7 +7,7 @@ mod sink;
 pub mod source;
 mod xattrs;
 
-pub(crate) use place::umask;
+pub(crate) use place::folder_mode;
 pub use place::{Attributes, Destination, DestinationError, sync_directory};
 pub use regular::{RegularError, irregular, open_regular};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};

@@ -288,9 +288,14 @@ impl Attributes {
     }
 }
 
+/// Returns the permissions of any new directory of this process.
+pub(crate) fn folder_mode() -> u32 {
+    0o777 & !umask()
+}
+
 /// Returns the process's umask, or 077 if it cannot be read. Reads it from `/proc`, because the
 /// system call can return the umask only while setting it, which would affect other threads.
-pub(crate) fn umask() -> u32 {
+fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o077)

@@ -241,7 +241,8 @@ impl Gather {
     fn finish_folders(&self, manifest: &Manifest, target: &Path, report: &mut dyn FnMut(&Event)) {
         for folder in manifest.folders.iter().rev() {
             let Some(path) = crate::copy::tree::listing::local(&folder.path) else { continue };
-            let mode = Some(folder.mode & 0o777).filter(|_| self.options.preserve);
+            let stated = Some(folder.mode & 0o777).filter(|_| self.options.preserve);
+            let mode = stated.or(Some(crate::file::folder_mode()));
             let attributes =
                 Attributes { mode, modified: time(&folder.mtime), xattrs: Xattrs::default() };
             let path = target.join(path);

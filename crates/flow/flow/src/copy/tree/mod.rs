@@ -211,11 +211,8 @@ impl FetchTree {
         self.one_by_one(alone, &shared, &mut outcome, total, report)?;
         // Directory times are set last, innermost first, because each new entry changes them.
         for folder in folders.iter().rev() {
-            let mode = folder
-                .attributes
-                .mode
-                .filter(|_| self.options.preserve)
-                .or(Some(0o777 & !crate::file::umask()));
+            let stated = folder.attributes.mode.filter(|_| self.options.preserve);
+            let mode = stated.or(Some(crate::file::folder_mode()));
             let path = self.target.join(&folder.path);
             let given = File::open(&path)
                 .and_then(|file| Attributes { mode, ..folder.attributes.clone() }.apply_to(&file));
