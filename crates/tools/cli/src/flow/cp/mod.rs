@@ -212,7 +212,7 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-/// Limit on the bytes of a token file that are read. The rest is ignored.
+/// Limit on the bytes of a token file. A longer file is an error.
 const MAX_TOKEN: u64 = 4096;
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
