@@ -88,9 +88,9 @@ impl BridgedTable {
     /// Connects to a table and its home, and starts the background tasks. Call this within a
     /// runtime that has several threads.
     ///
-    /// # Errors
-    /// The options are invalid, the store or Cassandra cannot be reached or refuses a statement,
-    /// the table is recorded with another home, or its record of home and timestamps is invalid.
+    /// # Errors The options are invalid, the store or Cassandra cannot be reached or refuses a
+    /// statement, the table is recorded with another home, its record of home and timestamps is
+    /// invalid, or a thread cannot be created.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
@@ -117,8 +117,9 @@ impl BridgedTable {
 
     /// Reads the value of a key. Returns `None` if the key is empty, or has no value.
     ///
-    /// # Errors
-    /// Any [`Error`] of the store, or of the home if memory lacks the key.
+    /// # Errors Any [`Error`] of the store, or of the home if memory lacks the key. Among them are
+    /// [`Error::NotACell`] and [`Error::Foreign`], if another program has written the object or the
+    /// row.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         match key.is_empty() {
             true => Ok(None),
@@ -253,9 +254,9 @@ impl Shared {
     }
 }
 
-/// Returns the base of a table's write timestamps. The first bridge records it, and no later bridge
-/// changes it. A table that is dropped and created again has another id, and gets a new, later
-/// base.
+/// Returns a table's write timestamps, and checks that the table's home is `home`. The first bridge
+/// records their base and the home, and no later bridge changes this record. A table that is
+/// dropped and created again has another id, and gets a new, later base.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {
     let register = store.create_table(REGISTER).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -86,23 +86,23 @@ pub fn after_delivery<'a>(delivery: &Delivery<'a>) -> Option<Cell<'a>> {
 /// A write to the home.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Delivery<'a> {
-    /// The write timestamp, in microseconds since 1970 as usual in Cassandra.
+    /// The write timestamp, in microseconds since 1970, as Cassandra's clients write it.
     pub stamp: i64,
     /// The value, or `None` for a deletion.
     pub value: Option<&'a [u8]>,
 }
 
-/// Maps versions of objects to write timestamps, by adding a base that was fixed when the table was
-/// created. Timestamps grow with versions, so the home keeps the newest write even if deliveries
-/// arrive in another order.
+/// Maps versions of objects to write timestamps, by adding a base: the time at which the first
+/// bridge opened the table. Timestamps grow with versions, so the home keeps the newest write even
+/// if deliveries arrive in another order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamps {
     base: i64,
 }
 
 impl Stamps {
-    /// Creates the mapping of a table that was created at `base`, in microseconds since 1970. Its
-    /// timestamps are above those of all writes before that time.
+    /// Creates the mapping of a table that was first opened at `base`, in microseconds since 1970.
+    /// The mapping's timestamps are above those of all writes before that time.
     ///
     /// # Errors
     /// [`Error::Base`] if too few timestamps are left above `base`.

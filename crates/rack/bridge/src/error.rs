@@ -69,14 +69,14 @@ pub enum Error {
         /// The limit of the home.
         most: usize,
     },
-    /// The backlog is full, and no delivery has succeeded.
+    /// The backlog was full, and had no room for the write within this time.
     #[error(
         "{max} writes wait for Cassandra, the limit, and it took none for {0:?}; nothing was \
          changed. Does Cassandra answer?",
         max = crate::MAX_DIRTY
     )]
     Behind(Duration),
-    /// The bridge is closing.
+    /// The bridge is closing or closed, and refuses writes.
     #[error("the bridge is being closed; nothing was changed")]
     Closed,
     /// The bridge cannot listen at the address.

@@ -23,7 +23,7 @@ pub struct BridgeStats {
     pub dirty: usize,
     /// How long the oldest dirty key has waited, in seconds.
     pub lag: f64,
-    /// Number of sweeps over the whole table.
+    /// Number of completed sweeps over the whole table.
     pub sweeps: u64,
     /// The last error of a delivery or a sweep. `None` if there was no error yet.
     #[serde(rename = "trouble")]

@@ -126,7 +126,7 @@ async fn longest(session: &Session) -> usize {
     let mut longest = usize::MAX;
     for (setting, parts) in [("max_mutation_size", 1), ("commitlog_segment_size", 2)] {
         let text = format!("SELECT value FROM system_views.settings WHERE name = '{setting}'");
-        // If the settings cannot be read, Cassandra's default applies, which allows more than a
+        // A setting that cannot be read is ignored: by default Cassandra allows longer rows than a
         // bridge does.
         let Ok(answer) = session.query_unpaged(text, ()).await else { continue };
         let Ok(rows) = answer.into_rows_result() else { continue };

@@ -8,8 +8,9 @@ use crate::home::HomeRow;
 use sprat_client::{Condition, Error as StoreError, Object};
 use std::future::Future;
 
-/// The number of times that a read starts again because other bridges have inserted and removed the
-/// key meanwhile.
+/// Limit on the attempts of a read to find the key in memory or to insert a `Loading` cell. Each
+/// attempt may fail because other bridges insert and remove the key. After the last one, the value
+/// is read from the home and not filled in.
 const TRIES: usize = 64;
 
 /// A table in the store's memory. The versions of a key grow with each write, also across removals.
@@ -49,7 +50,7 @@ pub trait HomeTable {
 pub struct ReadResult {
     /// The value, if there is one.
     pub value: Option<Vec<u8>>,
-    /// Whether memory had the value.
+    /// Whether memory answered the read, with a value or with a deletion.
     pub hit: bool,
 }
 

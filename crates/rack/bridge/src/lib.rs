@@ -6,9 +6,10 @@
 //! lacks are read from Cassandra. `docs/decisions/0025-bridge.md` explains why no write is lost and
 //! no old value comes back.
 //!
-//! Begin with [`BridgedTable`]; [`RunningBridge`] runs one on threads of its own. The parts that
-//! make decisions use neither clock nor network: [`KeyOperations`] with [`Cell`] and [`Stamps`],
-//! and [`Backlog`]. [`serve`] answers Redis clients.
+//! Begin with [`BridgedTable`]; [`RunningBridge`] runs a table on threads of its own. The decisions
+//! are in [`KeyOperations`], with [`Cell`] and [`Stamps`]. It uses no clock, and reaches memory and
+//! home only through [`MemoryTable`] and [`HomeTable`]. [`Backlog`] is the queue of deliveries.
+//! [`serve`] answers Redis clients.
 
 mod backlog;
 mod bridged;

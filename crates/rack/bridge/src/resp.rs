@@ -10,8 +10,8 @@ use crate::cell::MAX_BRIDGED_VALUE;
 /// command with more parts is an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// Limit on the bytes of a command: the longest value, and 256 KiB for the other parts. A
-/// connection that sends a longer command is closed.
+/// Limit on the bytes of a part, and of a command that is not complete yet: the longest value, and
+/// 256 KiB for the other parts. A connection that sends more is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
 /// Limit on a header line, in bytes: a type byte, a number, and the line's end.
@@ -28,9 +28,9 @@ pub struct CommandParts<'a> {
 
 /// Parses the first command in `bytes`. Returns `None` if the command is not complete yet.
 ///
-/// # Errors
-/// The bytes are not an array of bulk strings, or the command has more than [`MAX_ARGUMENTS`] parts
-/// or [`MAX_COMMAND`] bytes. The caller must send the returned error and close the connection,
+/// # Errors The bytes are not an array of bulk strings, the command has more than [`MAX_ARGUMENTS`]
+/// parts, a part is longer than [`MAX_COMMAND`] bytes, or more than that many bytes have come and
+/// the command is not complete. The caller must send the returned error and close the connection,
 /// since it is unknown where the next command starts.
 pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static str> {
     let (Some(count), mut at) = header(bytes, b'*')? else { return incomplete(bytes) };

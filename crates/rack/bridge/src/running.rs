@@ -26,9 +26,9 @@ pub struct RunningBridge {
 impl RunningBridge {
     /// Connects to the store and to Cassandra, and serves Redis clients at `listen`.
     ///
-    /// # Errors
-    /// The store or Cassandra cannot be reached or refuses a request, an option is invalid, the
-    /// table has another home, or the bridge cannot listen at the address.
+    /// # Errors The store or Cassandra cannot be reached or refuses a request, an option is
+    /// invalid, the table has another home, the bridge cannot listen at the address, or threads
+    /// cannot be created.
     pub fn start(options: &Options, listen: SocketAddr) -> Result<Self, Error> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;

@@ -1,5 +1,6 @@
-//! Scans the complete table at intervals. Queues dirty objects that a dead bridge has left. If the
-//! table takes too much memory, evicts objects that are also in the home.
+//! Scans the complete table at intervals. Queues dirty objects that are not in this bridge's
+//! backlog, since the bridge that wrote them may have died. Removes `Loading` cells. If the table
+//! takes too much memory, evicts objects that are also in the home.
 
 use crate::bridged::Shared;
 use crate::cell::Cell;
@@ -118,7 +119,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Scans the table once. Returns the number of bytes that are still above the limit.
+    /// Scans the table once. Returns the number of bytes that are still above the limit, or 0 if
+    /// the thread was stopped.
     fn scan(&mut self, recent: Option<&Recent>) -> Result<u64, Error> {
         let table = self.table;
         let mut over = self.client.table_stats(table)?.bytes.saturating_sub(self.memory);
@@ -175,7 +177,7 @@ pub(crate) struct References {
     before: Mutex<HashSet<u64>>,
 }
 
-/// Keys that were read in the last two intervals between sweeps.
+/// Hashes of the keys that were read in the last two intervals between sweeps.
 pub(crate) struct Recent(HashSet<u64>);
 
 impl References {

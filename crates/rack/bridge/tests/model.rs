@@ -58,8 +58,8 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(value.try_into().expect("values of this test are numbers"))
 }
 
-/// Starts an operation. The history gets every write with its version and value, even if a fault
-/// loses the write's answer later.
+/// Makes the task of an operation. The history gets the operations that end with an answer. A write
+/// whose answer a fault loses is known only to `Shared`.
 fn act(
     act: &Act,
     operations: &Rc<KeyOperations<Near, Far>>,
@@ -158,8 +158,8 @@ fn finish(mut task: Task) {
     while !poll(&mut task) {}
 }
 
-/// Checks that writes took effect in the order of their versions, and that each read fits between
-/// them.
+/// Checks that each read found a value that is not older than what operations that ended before its
+/// start wrote or found.
 fn check(history: &[Observed], shared: &Shared) {
     for key in 0..KEYS {
         // Versions of all values, including those of writes whose answer was lost.

@@ -20,7 +20,8 @@ pub struct AcknowledgedWrites {
 /// The result of comparing a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The last acknowledged write is stored.
+    /// The last acknowledged write is stored, or no write was acknowledged and none of this run is
+    /// stored.
     Kept,
     /// A later write is stored. It was not acknowledged to this load, or belongs to another run.
     Ahead,

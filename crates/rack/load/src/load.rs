@@ -172,7 +172,7 @@ pub enum LoadError {
         /// Each address with the error from it.
         tried: String,
     },
-    /// A contact accepts connections, but does not answer as Cassandra does.
+    /// A contact accepts connections, but does not answer as Cassandra does, or not in time.
     #[error(
         "cannot connect to {contacts}: {error}; check that Cassandra has started there and \
          requires no password"
@@ -219,7 +219,8 @@ pub enum LoadError {
         /// The replication in the load.
         wanted: String,
     },
-    /// A table could not be created, or a statement could not be prepared.
+    /// The keyspace or table could not be created, a statement could not be prepared, or the last
+    /// row of a partition could not be read.
     #[error("{statement}: {error}")]
     Statement {
         /// The statement.
@@ -370,7 +371,8 @@ impl Load {
 }
 
 impl Step {
-    /// Returns steps of equal duration whose rates go from `from` to `to`.
+    /// Returns steps of equal duration whose rates go evenly from `from` to `to`. A single step has
+    /// the rate `from`.
     #[must_use]
     pub fn ramp(from: f64, to: f64, steps: usize, each: Duration) -> Vec<Self> {
         let last = steps.saturating_sub(1).max(1) as f64;

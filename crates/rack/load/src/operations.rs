@@ -4,7 +4,7 @@ use crate::load::{Load, Workload};
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// Number of rows that a read of [`Workload::Series`] or [`Workload::Wide`] fetches.
+/// Limit on the rows that a read of [`Workload::Series`] or [`Workload::Wide`] fetches.
 pub const SLICE_ROWS: u64 = 10;
 
 /// The time span that one partition of a sensor covers.

@@ -4,7 +4,8 @@ use crate::failures::Failures;
 use crate::windows::{Quantiles, Window};
 use serde::Serialize;
 
-/// Share of a window's scheduled operations that must complete within the window.
+/// Share of a window's scheduled operations: at least this many operations must succeed during the
+/// window.
 pub const KEPT_SHARE: f64 = 0.95;
 
 /// Number of operations that a window may always lack: an operation that starts at the very end of
@@ -52,16 +53,17 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// Returns whether every operation completed at the scheduled rate: no window missed its rate,
-    /// all operations were sent, and none failed.
+    /// all operations were sent, and none failed. False if no operation was scheduled.
     #[must_use]
     pub fn kept_rate(&self) -> bool {
         self.scheduled > 0 && self.missed.is_empty() && self.not_sent == 0 && self.failed == 0
     }
 }
 
-/// Returns the numbers of the full windows that missed their rate. In such a window, fewer
-/// operations succeeded than [`KEPT_SHARE`] of those scheduled. The window also lacks more than
-/// [`EDGE`] operations, counted alone or together with all windows before it. If answers take
+/// Returns the numbers of the full windows that missed their rate. During such a window, fewer
+/// operations succeeded than [`KEPT_SHARE`] of those scheduled in it, and more than [`EDGE`]
+/// operations are lacking. They are counted for this window alone, or for it and all windows before
+/// it without operations that failed or were not sent; the larger number counts. If answers take
 /// longer than a twentieth of a window, the first window after each rise of the rate counts as
 /// missed.
 #[must_use]

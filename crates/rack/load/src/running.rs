@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Limit on the time for which a stopped load waits for outstanding operations.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long after its timeout an operation counts as unanswered.
+/// How much longer than the timeout [`RunningLoad::finish`] waits for outstanding operations.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Time from the setup to the first operation, in which threads start.

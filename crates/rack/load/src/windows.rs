@@ -215,8 +215,8 @@ impl Windows {
         )
     }
 
-    /// Returns the quantiles of response time, service time and lateness over all windows that are
-    /// over.
+    /// Returns the quantiles of response time, service time and lateness over all windows whose
+    /// operations have all ended.
     #[must_use]
     pub fn times(&self) -> [Quantiles; 3] {
         self.times.quantiles()

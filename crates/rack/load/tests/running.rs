@@ -24,7 +24,7 @@ struct Memory {
     still: Option<(u64, u64)>,
     /// Whether the target acknowledges all writes but forgets those of key 0.
     forgets: bool,
-    /// Every n-th operation fails; `None`: none fails.
+    /// Writes fail whose write timestamp is a multiple of this; `None`: none fails.
     fails: Option<u64>,
     never_answers: bool,
     /// How long the target's first operations block all threads of the load; `None`: they block

@@ -129,7 +129,7 @@ proptest! {
                 highest(&mut noted);
             }
         }
-        // One key loses its write, and its value is of an earlier run.
+        // One key loses its writes. Every second key without a write has a value of an earlier run.
         stored.remove(&forgets);
         let mut verified = Verification::default();
         for key in 0..20 {

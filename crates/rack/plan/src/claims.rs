@@ -45,7 +45,8 @@ pub struct Claim {
 pub enum Verdict {
     /// The amounts agree to the last digit that the claim gives.
     Follows,
-    /// The amounts agree to that digit if the claim's prefix means a power of 1,024.
+    /// The amounts agree to that digit if the claim's prefix means a power of 1,024. Only bytes are
+    /// compared in this way.
     FollowsInBinary,
     /// The amounts differ: the claim is the plan's amount times this number.
     Off(f64),

@@ -60,9 +60,11 @@ pub struct Host {
 pub struct CableEnd {
     /// Name of the server, chassis or switch.
     pub name: String,
-    /// The port, such as `2`, or `2/3` for the third part of a split port.
+    /// The port, such as `2`, `2/3` for the third part of a split port, or `d5` for a chassis's
+    /// fifth port to servers.
     pub port: String,
-    /// The position of the switch or chassis; `None` if it has no place in a rack.
+    /// The position of the switch, of the chassis, or of the server's chassis; `None` if it has no
+    /// place in a rack.
     pub position: Option<RackPosition>,
 }
 

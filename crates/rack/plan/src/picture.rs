@@ -172,8 +172,8 @@ impl Svg {
         ));
     }
 
-    /// Adds `text` without escaping it: texts of this crate have only letters, digits, dashes and
-    /// numbers.
+    /// Adds `text` without escaping it: the texts of this crate contain no character that XML
+    /// escapes.
     fn text(&mut self, x: f64, y: f64, size: usize, anchor: &str, text: &str) {
         self.add(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" \

@@ -131,7 +131,7 @@ pub enum PlanError {
     /// A claim cannot be parsed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// The fabric is too large to examine.
+    /// The fabric is too large to compute its paths.
     #[error(
         "topology {topology}: {chassis} chassis are too many to compute paths from each of them; \
          mesh, torus and hypercube look the same from every chassis, and may be larger"

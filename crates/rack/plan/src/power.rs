@@ -66,7 +66,8 @@ pub enum Sensor {
         port: Option<u16>,
         /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
-        /// Names of the sensors to add up if the controller reports no total.
+        /// Names of the controller's sensors to add up; the controller's total is then not read. If
+        /// empty, the total is read, or the only sensor if there is no total.
         #[serde(default)]
         channels: Vec<String>,
     },

@@ -46,7 +46,8 @@ impl Units {
     }
 }
 
-/// Formats a number with three significant digits, and without decimals from 100 on.
+/// Formats a number with three significant digits, but without decimals from 100 on, and with three
+/// decimals below 1. Zeros at the end of the decimals are left out.
 #[must_use]
 pub fn digits(value: f64) -> String {
     let places = match value.abs() {

@@ -32,7 +32,7 @@ pub struct RingMember {
 /// A token, and the instance that owns it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Token {
-    /// The token's value, as Murmur3Partitioner computes it.
+    /// The token's value, in the range of Cassandra's Murmur3Partitioner.
     pub at: i64,
     /// The number of the instance that owns the token.
     pub instance: usize,
@@ -55,7 +55,7 @@ pub struct Ring {
 impl Ring {
     /// Allocates tokens for the instances of a new ring. `random` returns a random number at each
     /// call. `replication` is the number of neighbouring tokens that should be on different
-    /// servers.
+    /// servers; only [`TokenAllocation::Even`] uses it.
     #[must_use]
     pub fn new(
         instances: Vec<Instance>,

@@ -58,7 +58,7 @@ fn load_of_the_fullest_cable_matches_arithmetic() {
     assert!((cube.all_to_all - 8.0).abs() < 1e-9, "{cube:?}");
     assert!((cube.mean_hops() - 32.0 / 15.0).abs() < 1e-9, "{cube:?}");
     // All to one in a hypercube: with ordered routes half of all flows use the last dimension; with
-    // all shortest routes a quarter of the flows use each link.
+    // all shortest routes a quarter of the flows use each link to their destination.
     let ordered = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ordered);
     assert!((ordered.incast - 8.0).abs() < 1e-9, "{ordered:?}");
     assert!((cube.incast - 15.0 / 4.0).abs() < 1e-9, "{cube:?}");
@@ -184,7 +184,8 @@ proptest! {
         }
     }
 
-    /// No flow is lost: all links together carry as many flows as the routes have links.
+    /// No flow is lost: all pairs of chassis are counted, and the fullest link carries at least the
+    /// mean of all links.
     #[test]
     fn flows_are_conserved(topology in topologies()) {
         let fabric = unknown(&fabric(&topology));

@@ -5,7 +5,7 @@ use sprat_plan::ring::{Instance, Ring};
 use sprat_plan::spec::TokenAllocation;
 
 fn chance(seed: u64) -> impl FnMut() -> u64 {
-    // Marsaglia's xorshift64* (2003).
+    // Marsaglia's xorshift (2003), with Vigna's multiplier: xorshift64*.
     let mut state = seed | 1;
     move || {
         state ^= state >> 12;
@@ -185,9 +185,9 @@ proptest! {
     }
 }
 
-/// After a ring has doubled, or has grown by one server after another, all instances have about
-/// equally many replicas. The seeds are fixed: of a million random rings a few are a little worse,
-/// without a fault.
+/// After a ring has grown by several servers, at once or one after another, all instances have
+/// about equally many replicas. The seeds are fixed: of a million random rings a few are a little
+/// worse, without a fault.
 #[test]
 fn joining_instances_take_their_share() {
     let grown = |servers: usize, more: usize, at_once: bool, seed: u64| {

@@ -6,7 +6,7 @@ use crate::{Cause, Watts};
 /// One of several power readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
-    /// The channel's name.
+    /// The channel's name, as `channels` in the description chooses it.
     pub name: String,
     /// The channel's power.
     pub watts: Watts,

@@ -40,7 +40,7 @@ pub struct OptionCost {
     pub watts: Watts,
     /// Power of all servers, including the building's overhead, W.
     pub watts_with_building: Watts,
-    /// Energy per year, kWh.
+    /// Energy per year, including the building's overhead, kWh.
     pub kwh_per_year: f64,
     /// Cost of the energy per year.
     pub energy_per_year: f64,

@@ -17,7 +17,7 @@ pub struct Error {
 /// The cause of a failed reading.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Cause {
-    /// There is no such sensor.
+    /// There is no such sensor, or the sensor gives no value at the moment. The text states which.
     #[error("no reading: {0}")]
     Absent(String),
     /// A program is not installed on this machine.
@@ -33,27 +33,29 @@ pub enum Cause {
     Failed {
         /// Name of the program.
         program: String,
-        /// The program's exit status.
+        /// The program's exit status, or `not started`.
         status: String,
         /// The beginning of its standard error, at most 300 characters, or the error of its start.
         output: String,
     },
-    /// The sensor did not answer within its timeout; the text states the seconds.
+    /// The sensor did not answer in time; the text states the seconds that the last request had.
     #[error("no answer within {0} s; power.timeout = \"10s\" gives it longer")]
     Silent(String),
-    /// No connection to the sensor can be made, or another device answers.
+    /// No connection to the sensor can be made, its certificate is not trusted, it answers with an
+    /// HTTP error, or the password would be sent unencrypted.
     #[error("{0}")]
     Unreachable(String),
     /// The sensor denies access.
     #[error("access denied ({0}): name a file with USER:PASSWORD as `login`")]
     Denied(String),
-    /// The reading makes no sense.
+    /// The answer cannot be parsed, or its value is implausible.
     #[error("invalid reading: {0}")]
     Nonsense(String),
-    /// An energy counter has a value that it cannot have reached since the last reading.
+    /// An energy counter has a value that it cannot have reached since the last reading, the server
+    /// has restarted, or the server has other counters than before.
     #[error("{0}: the energy used since the previous reading is unknown and not counted")]
     Restarted(String),
-    /// There are several candidates, and none was chosen.
+    /// There are several candidates and none was chosen, or a chosen one does not exist.
     #[error("it reports several, {}: choose one with `{key}`", all.join(", "))]
     Several {
         /// The setting that chooses.

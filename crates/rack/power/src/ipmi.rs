@@ -54,7 +54,8 @@ pub fn channels(text: &str) -> Result<Vec<Channel>, Cause> {
     Ok(channels)
 }
 
-/// How a controller is read, determined by the first successful reading.
+/// How a controller is read: by its sensors if `channels` chooses some, otherwise as the first
+/// successful reading determines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Method {
     Dcmi,
@@ -101,7 +102,8 @@ impl Ipmi {
                     self.method = Some(Method::Dcmi);
                     return Ok(Reading::Watts(watts));
                 }
-                // If DCMI has worked before, it will work again; otherwise the sensors are tried.
+                // If DCMI has worked before, or `ipmitool` is missing or too slow, the error is
+                // returned. Otherwise the controller may lack DCMI, and the sensors are tried.
                 Err(cause) if self.method.is_some() || !matches!(cause, Cause::Failed { .. }) => {
                     return Err(cause);
                 }

@@ -39,8 +39,8 @@ pub use sysfs::{Files, SysfsRoot, parse as parse_files};
 /// The highest plausible reading: no rack draws more.
 pub const MAX_WATTS: f64 = 1e6;
 
-/// The highest plausible reading of a single server: about twice the largest servers' power.
-/// Controllers that have no reading report the largest number that their field can hold, such as
+/// The highest plausible reading of a single server: about twice the largest servers' power. Some
+/// controllers that have no reading report the largest number that their field can hold, such as
 /// 65,535 W.
 pub const MAX_SERVER_WATTS: f64 = 30e3;
 

@@ -25,9 +25,9 @@ impl fmt::Debug for Login {
 impl Login {
     /// Reads a login from a file.
     ///
-    /// # Errors
-    /// [`Cause::File`] if the file cannot be read or is not UTF-8, if its group or others have any
-    /// access to it, or if it is not `USER:PASSWORD` on one line.
+    /// # Errors [`Cause::File`] if the file cannot be read or is not UTF-8, if it is longer than
+    /// 512 bytes, if its group or others have any access to it, if it is not `USER:PASSWORD` on one
+    /// line, or if the user begins with `-`.
     pub(crate) fn read(path: &Path) -> Result<Self, Cause> {
         let wrong = |why: String| Cause::File { path: path.to_owned(), why };
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;

@@ -28,7 +28,7 @@ pub struct Meter {
     pub reads: u64,
     /// Number of failed readings.
     pub failed: u64,
-    /// The last error. `None` after a successful reading.
+    /// The error of the last reading. `None` if the last reading succeeded.
     pub error: Option<Error>,
     /// The first error; `None` if no reading failed.
     pub first_error: Option<Error>,
@@ -93,7 +93,7 @@ impl Meter {
     }
 
     /// Returns the mean power over the covered time, or the latest power if no time is covered.
-    /// `None` if no reading gave power.
+    /// `None` if no time is covered and there is no latest power.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }

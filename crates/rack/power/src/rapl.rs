@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Name of the class in sysfs.
 pub const CLASS: &str = "powercap";
 
-/// The largest plausible counter, uJ: a megawatt for a year would be 3e19.
+/// The largest plausible counter, in uJ: 4.6e18. For comparison: a megawatt for a year is 3e19 uJ.
 const MAX_UJ: u64 = 1 << 62;
 
 /// The highest plausible power of a package or its memory, W: several times the power that the
@@ -18,8 +18,8 @@ const MAX_UJ: u64 = 1 << 62;
 /// wraparound, which gave 324 kW.
 pub const MAX_ZONE_WATTS: f64 = 2_000.0;
 
-/// The shortest time over which [`MAX_ZONE_WATTS`] is checked: counters advance in steps of a
-/// millisecond or more.
+/// A shorter time between two readings counts as this time in the check of [`MAX_ZONE_WATTS`],
+/// because counters advance in steps of a millisecond or more.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 
 /// An energy counter.

@@ -76,7 +76,7 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
 
 /// Returns the power in `Power`. The first element of `PowerControl` is the total; further elements
 /// are parts of the total, and are ignored. If the total is 0 or has no number, the inputs of the
-/// power supplies are added up.
+/// power supplies are added up. Returns `None` if neither the total nor a supply has a number.
 ///
 /// # Errors
 /// A number is negative or implausibly large, or the total is 0 or missing although a supply that
@@ -290,7 +290,7 @@ impl Requests<'_> {
     }
 
     /// Finds where a chassis reports its power. The order is: the first field that has a number
-    /// above 0, the power supplies, the first field that is empty at the moment.
+    /// above 0, the power supplies, the first field that is empty or 0 at the moment.
     fn chassis(&mut self, path: &str) -> Result<Option<Source>, Cause> {
         let Some(chassis) = self.linked(path)? else { return Ok(None) };
         let mut empty = None;

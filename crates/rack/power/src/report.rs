@@ -35,7 +35,7 @@ pub struct Report {
     pub stopped: bool,
     /// Results of each server, then of each chassis.
     pub targets: Vec<TargetReport>,
-    /// The total. `None` if no sensor gave a reading.
+    /// The total. `None` if no server has a mean power, and not all chassis have one.
     pub total: Option<Total>,
 }
 
@@ -59,7 +59,8 @@ pub struct TargetReport {
     pub watts_per_instance: Option<Watts>,
     /// Energy, J. `None` without mean power.
     pub joules: Option<f64>,
-    /// Seconds without energy readings, of the sensor that misses the most.
+    /// Seconds without energy readings, of the sensor that misses the most among those that count.
+    /// Without sensors: the chassis's value, or the complete duration.
     pub unread: f64,
     /// Whether the values are a share of the chassis's values: a server without sensors gets an
     /// equal share.
@@ -82,7 +83,7 @@ pub struct SensorReport {
     /// The present power, W. `None` if the last reading failed, or if a counter has been read only
     /// once.
     pub now: Option<Watts>,
-    /// Mean power, W. `None` if no reading gave power.
+    /// Mean power, W. `None` if no time is covered and the sensor has no present power.
     pub watts: Option<Watts>,
     /// Highest power, W.
     pub peak: Watts,
@@ -92,7 +93,7 @@ pub struct SensorReport {
     pub covered: f64,
     /// Seconds that were not measured. A time below half an interval is reported as 0.
     pub unread: f64,
-    /// Number of readings.
+    /// Number of readings, including failed ones.
     pub reads: u64,
     /// Number of failed readings.
     pub failed: u64,
@@ -177,8 +178,9 @@ impl Report {
     }
 
     /// Returns the energy in joules per million operations, for `operations` done during the
-    /// measurement. Returns `None` if more readings are missing than [`COVERED`] allows, because
-    /// the energy would then be that of some servers and the operations those of all.
+    /// measurement. Returns `None` without operations or without a total. Also returns `None` if
+    /// more readings are missing than [`COVERED`] allows, because the energy would then be that of
+    /// some servers and the operations those of all.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total

@@ -110,7 +110,8 @@ impl Sampling {
         Self { shared, threads }
     }
 
-    /// Ends the measurement early. Readings in progress are completed.
+    /// Ends the measurement early. Each thread that is reading completes the readings of its
+    /// sensors.
     pub fn stop(&self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_all();
@@ -160,7 +161,8 @@ impl Shared {
         }
     }
 
-    /// Waits until fewer than [`AT_ONCE`] readings are in progress, not counting slow ones.
+    /// Waits until fewer than [`AT_ONCE`] readings are in progress, not counting slow ones. Then
+    /// records that a reading of this thread begins.
     fn begin(&self, thread: usize) {
         let mut state = self.lock();
         while state.reading.values().filter(|begun| begun.elapsed() < USUAL).count() >= AT_ONCE {

@@ -23,7 +23,7 @@ pub(crate) struct Trusted {
     pub(crate) any: bool,
 }
 
-/// A device that is queried repeatedly. The connection is kept after a success.
+/// A device that is queried repeatedly. The connection is kept after each complete answer.
 #[derive(Debug)]
 pub(crate) struct Web {
     trusted: Trusted,
@@ -35,7 +35,8 @@ impl Web {
         Self { trusted, caller: None }
     }
 
-    /// Sends a request, with credentials if given, and returns the complete answer before `until`.
+    /// Sends a request, with credentials if given, and returns the answer as JSON. Fails if the
+    /// answer is not complete before `until`, is not JSON, or has another status than success.
     pub(crate) fn get(
         &mut self,
         url: &str,

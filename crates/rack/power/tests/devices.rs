@@ -342,9 +342,9 @@ fn json(body: &str) -> String {
     )
 }
 
-/// Starts a controller with one chassis, `/redfish/v1/Chassis/1`, and these resources below it. In
-/// their content, `ADDRESS` stands for the controller's address; `calls` counts the requests so
-/// far.
+/// Starts a controller with these resources, whose paths are below `/redfish/v1/Chassis`. In their
+/// content, `ADDRESS` stands for the controller's address. `refuses` gets the path of a request and
+/// the number of requests so far, and returns whether the answer is 404.
 fn controller(
     more: &[(&str, &str)],
     refuses: impl Fn(&str, usize) -> bool + Send + 'static,
@@ -432,7 +432,8 @@ fn odd_redfish_controllers_report_the_total() {
             assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{mode}");
         }
     }
-    // Every second request is refused, but the resources are still found.
+    // Every second request is refused unless it is for the power itself, but the resources are
+    // still found.
     let flaps = controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| {
         calls % 2 == 1 && !path.ends_with("/Power")
     });

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Number of lines of a program's output that an error quotes.
+/// Limit on the lines that an error quotes from the end of Ansible's output.
 const LAST_LINES: usize = 30;
 
 /// Number of hosts that Ansible works on at the same time.
@@ -106,9 +106,9 @@ impl SshAccess {
 /// Runs a playbook of the folder against the folder's inventory. Calls `line` with each line of
 /// output, and returns the recap of each host.
 ///
-/// # Errors
-/// Ansible is missing or fails. The error describes each host's failure, or quotes the end of the
-/// output; `ansible.log` has the complete output.
+/// # Errors Ansible is missing, fails or is interrupted, or the log or the folder for sockets
+/// cannot be written. If Ansible fails, the error describes each host's failure, or quotes the end
+/// of the output; `ansible.log` has the complete output.
 pub fn playbook(
     folder: &Folder,
     access: &SshAccess,

@@ -20,9 +20,9 @@ pub enum Error {
     Failed {
         /// The program, with what it was doing.
         program: String,
-        /// The program's exit status.
+        /// The program's exit status, or `not started`.
         status: String,
-        /// The end of the program's output.
+        /// The program's standard error, the error of its start, or the end of Ansible's output.
         output: String,
     },
     /// A file or folder could not be read or written.

@@ -152,7 +152,8 @@ impl Reader {
     }
 }
 
-/// Joins the text's lines, and cuts it to [`MAX_WHY`] characters.
+/// Joins the text's lines, and cuts them to [`MAX_WHY`] characters. Of a traceback, only the last
+/// line is kept.
 fn one_line(text: &str) -> String {
     let mut lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

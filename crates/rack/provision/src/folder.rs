@@ -66,9 +66,9 @@ impl Folder {
     /// all instances and services. If the plan needs Cassandra's jars, packs them from `jars`
     /// unless the same jars are packed already. Returns the plan's hosts.
     ///
-    /// # Errors
-    /// [`Error::Jars`] if the plan has instances of Cassandra and `jars` lacks their jars;
-    /// [`Error::File`] if a file cannot be read or written, or a key cannot be made.
+    /// # Errors [`Error::Jars`] if the plan has instances of Cassandra and `jars` lacks their jars;
+    /// [`Error::File`] if a file cannot be read or written, or a key cannot be made;
+    /// [`Error::Missing`] or [`Error::Failed`] if tar is missing or fails.
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
         let mut hosts = hosts(plan);
         let cassandra = hosts.iter().any(|host| !host.instances.is_empty());

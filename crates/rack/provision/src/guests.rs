@@ -23,7 +23,8 @@ pub(crate) const MAX_GUESTS: usize = 16;
 pub(crate) const MAX_DISKS: usize = 6;
 
 /// Lower and upper limit of a guest's memory in MiB. Between the limits, a guest has the memory
-/// that the plan gives the server.
+/// that the plan gives the server, or less if three quarters of this machine's free memory do not
+/// suffice for all guests.
 const LEAST_MEMORY: u64 = 192;
 const MOST_MEMORY: u64 = 2_048;
 
@@ -46,8 +47,8 @@ impl Guests {
         Self { images }
     }
 
-    /// Returns the image for new guests. If there is no image for this kernel yet, makes one, which
-    /// takes one or two minutes.
+    /// Returns the image for new guests. If there is no image for this kernel and these scripts
+    /// yet, makes one, which takes one or two minutes.
     pub(crate) fn image(&self) -> Result<PathBuf, Error> {
         let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
         let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
@@ -171,7 +172,8 @@ fn serial(host: &str, number: usize) -> String {
 }
 
 /// Returns the memory in MiB that each guest gets of the `available` MiB, if the plan gives it
-/// `wanted` bytes. A quarter stays free for other programs.
+/// `wanted` bytes. A quarter stays free for other programs. Fails if a guest would get less than
+/// [`LEAST_MEMORY`].
 fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
     let most = available * 3 / 4 / u64::try_from(guests.max(1)).unwrap_or(1);
     #[expect(
@@ -198,7 +200,7 @@ fn hardware(address: IpAddr) -> String {
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// Creates a sparse file of this size, unless the file exists.
+/// Creates a sparse file of this size, rounded down to whole 4 KiB, unless the file exists.
 fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     if path.exists() {
         return Ok(());

@@ -65,7 +65,8 @@ impl Interrupt {
         true
     }
 
-    /// Registers a play that has started. `leader` leads its process group.
+    /// Registers a play that has started, and interrupts it at once if [`Interrupt::end`] was
+    /// called before. `leader` leads the play's process group.
     pub(crate) fn begins(&self, leader: u32) {
         let mut state = self.state();
         state.group = i32::try_from(leader).ok().and_then(Pid::from_raw);
@@ -74,7 +75,7 @@ impl Interrupt {
         }
     }
 
-    /// Unregisters the play, and returns whether it was interrupted.
+    /// Unregisters the play, and returns whether [`Interrupt::end`] was called.
     pub(crate) fn ended(&self) -> bool {
         let mut state = self.state();
         state.group = None;

@@ -19,7 +19,7 @@ const RENEW: u64 = 90 * DAY;
 const BEFORE: u64 = 3_600;
 
 /// Creates the missing files in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`. Renews
-/// identities that expire in less than three months, or that another root issued.
+/// identities that expire within 90 days, or that another root issued.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be read, written or removed, a file is not a root or identity,

@@ -70,8 +70,9 @@ impl Local {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
     }
 
-    /// Adapts a description to this machine. Without guests, the hosts' folders are moved into the
-    /// rack's folder.
+    /// Adapts a description to this machine. The ssh user becomes root, and this machine the
+    /// controlling host. Without guests, the hosts' folders are moved into the rack's folder, and
+    /// no disk is mounted.
     #[must_use]
     pub fn adapt(&self, spec: Spec) -> Spec {
         let mut spec = spec;
@@ -276,7 +277,8 @@ impl Local {
         self.folder.file("hosts").join(&host.name)
     }
 
-    /// Creates two keys: one of the controlling host, and one that all hosts share.
+    /// Creates two keys unless they exist: one of the controlling host, and one that all hosts
+    /// share. Writes the files with which ssh checks them.
     fn keys(&self) -> Result<(), Error> {
         for name in ["key", "host_key"] {
             let path = self.folder.file(name);

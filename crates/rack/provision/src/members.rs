@@ -163,7 +163,8 @@ impl Members {
         Ok(Plan::new(self.adapt(spec.clone()))?)
     }
 
-    /// Marks instances that run as having rows. Returns whether that changed the list.
+    /// Marks instances that run, and neither join nor leave, as having rows. Returns whether that
+    /// changed the list.
     pub fn begun(&mut self, seen: &[InstanceProcess]) -> bool {
         let mut changed = false;
         for one in seen.iter().filter(|one| matches!(one.alive, ProcessState::Running { .. })) {

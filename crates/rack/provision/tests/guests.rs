@@ -11,7 +11,7 @@ use std::process::Command;
 const STORAGE: &str = "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\n\
                        read-ahead = \"16KiB\"\n";
 
-/// The expected result of the roles on a guest's disks.
+/// A command that prints the state of a guest's disks. After the roles, it prints [`MADE`].
 const STATE: &str = "grep -c raid0.*ubd /proc/mdstat; mdadm --detail /dev/md/sprat | grep -o \
                      'Chunk Size : 64K'; \
     findmnt --noheadings --raw --output FSTYPE,OPTIONS /srv/sprat | grep -o 'ext4 rw,noatime'; \

@@ -48,7 +48,7 @@ impl Drop for Rack {
     }
 }
 
-/// Returns the folder of Ansible, or `None` if a program is missing.
+/// Returns the folder of the tools, or `None` if a privilege or a program is missing.
 fn tools() -> Option<PathBuf> {
     let missing = missing_privileges();
     if !missing.is_empty() {

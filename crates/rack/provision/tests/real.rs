@@ -139,7 +139,7 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
     let again = rack.run("site.yml");
     assert!(again.iter().all(|recap| recap.changed == 0), "nothing is left to change: {again:?}");
 
-    // A change reaches the affected host, and a killed instance is started again.
+    // A killed instance is started again, and the other host is not changed.
     let home = rack.hosts[1].instances[0].home.display().to_string();
     rack.ask(1, &format!("kill -9 $(cat {home}/run/pid)"));
     assert_eq!(rack.ask(1, &format!("{home}/instance status || true")), "not running");

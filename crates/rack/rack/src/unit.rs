@@ -20,8 +20,8 @@ pub fn name(kind: &str) -> String {
 }
 
 /// Returns a drop-in for the unit of one instance whose home is in a filesystem of its own, and not
-/// below `homes`. The drop-in belongs into the folder `NAME.d` next to the unit files, where NAME
-/// is the unit's name.
+/// in the folder `homes` of [`text`]. The drop-in belongs into the folder `NAME.d` next to the unit
+/// files, where NAME is the unit's name.
 #[must_use]
 pub fn own_home(home: &Path) -> String {
     let home = home.display();

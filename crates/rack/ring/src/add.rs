@@ -40,10 +40,11 @@ pub struct Added {
 /// instances; they may have left the ring before. If `names` is empty, all instances that were
 /// never on the ring are added.
 ///
-/// Each instance streams its rows from the others, and all must see it as up and normal before the
-/// next one begins. Then the other instances remove the rows that moved to the new ones (`nodetool
-/// cleanup`), one at a time. `deployment.plan` becomes the plan with the new instances; with
-/// `check`, nothing else is changed.
+/// Each instance streams its rows from the others, and all instances on the ring must be well
+/// before the next one begins ([`wait_until_well`](crate::wait_until_well)). Then the other
+/// instances remove the rows that moved to the new ones (`nodetool cleanup`), one at a time.
+/// `deployment.plan` becomes the plan with the new instances; with `check`, nothing else is
+/// changed.
 ///
 /// # Errors
 /// No ring exists yet; an instance is leaving or not well; a name is unknown; the plan with the new
@@ -105,8 +106,8 @@ pub fn add(
     })
 }
 
-/// Lets each instance remove the rows that moved to others, and returns the names of these
-/// instances.
+/// Runs `nodetool cleanup` on each instance that still has rows that moved to others. Returns the
+/// names of these instances.
 fn clean_up(
     deployment: &Deployment,
     members: &mut Members,

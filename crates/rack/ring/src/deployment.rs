@@ -116,9 +116,8 @@ impl Deployment {
     /// Runs `work` in the hosts' network. If the hosts are on this machine, this network is that of
     /// their namespace, and threads that `work` starts stay in it.
     ///
-    /// # Errors
-    /// [`Error::Namespace`] if the namespace cannot be opened, and [`Error::Enter`] if the thread
-    /// cannot enter it. `work` has not run.
+    /// # Errors [`Error::Namespace`] if the namespace cannot be opened, and [`Error::Enter`] if the
+    /// thread cannot enter it. In both cases `work` has not run.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let Some(name) = &self.access.namespace else { return Ok(work()) };
         let path = PathBuf::from(format!("/run/netns/{name}"));
@@ -240,12 +239,11 @@ impl Deployment {
         recaps
     }
 
-    /// Stops all instances and services; if the hosts are on this machine, removes them. With
-    /// `purge`, also removes the rack's folder.
+    /// Stops all instances and services. Hosts on this machine are removed, and with `purge` also
+    /// the rack's folder; for real servers, `purge` has no effect.
     ///
-    /// # Errors
-    /// Ansible fails, the watcher cannot show an event, or a host on this machine or the folder
-    /// cannot be removed.
+    /// # Errors Ansible fails, the watcher cannot show an event, or a host on this machine or the
+    /// folder cannot be removed.
     pub fn down(&self, purge: bool, watcher: &mut dyn Watcher) -> Result<(), Error> {
         let Some(local) = &self.local else {
             return self.play("stop.yml", &[], false, watcher).map(drop);

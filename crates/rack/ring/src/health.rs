@@ -6,14 +6,14 @@ use sprat_provision::{Node, ProcessState, schemas, survey};
 use sprat_rack::{Host, Instance};
 use std::time::{Duration, Instant};
 
-/// How long it may take until all instances see an instance as up again, and agree on the schema.
+/// How long it may take until all instances are well again.
 const WELL_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Interval between two checks of the ring.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until all instances on `hosts` run, are up and normal to each other, and agree on the
-/// schema.
+/// Waits until all instances on `hosts` run, are up and normal in the view of the first one that
+/// answers, and agree on the schema.
 ///
 /// # Errors
 /// An instance is not well after three minutes, or the watcher cannot show an event. The error
@@ -34,8 +34,8 @@ pub fn wait_until_well(
     Ok(())
 }
 
-/// Checks that all instances on `hosts` run, are up and normal to each other, and agree on the
-/// schema.
+/// Checks that all instances on `hosts` run, are up and normal in the view of the first one that
+/// answers, and agree on the schema.
 pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), Error> {
     for one in &survey(&deployment.access, &deployment.plan.spec.provision.user, hosts) {
         let what = match &one.alive {

@@ -16,8 +16,8 @@ const OWN_REPLICAS: usize = 3;
 pub struct Removal<'a> {
     /// An instance, or a server with all of its instances.
     pub name: &'a str,
-    /// Whether the server is dead. If so, the other instances restore its rows from replicas, and
-    /// nothing is run on the server.
+    /// Whether the server is dead. If so, the other instances restore its rows from replicas. If
+    /// the server answers nevertheless, its data are then removed or kept as `purge` says.
     pub gone: bool,
     /// Whether to remove the instance's data after its rows have moved to others. If not, the data
     /// are kept next to the instance's folder.
@@ -46,7 +46,8 @@ struct Step<'a> {
 }
 
 /// Removes instances from the ring, one after the other. Each streams its rows to the others, then
-/// stops. `deployment.plan` becomes the plan without the removed instances.
+/// stops; if it is `gone`, the others restore its rows from replicas. `deployment.plan` becomes the
+/// plan without the removed instances.
 ///
 /// # Errors
 /// Before anything is changed: no ring exists yet, the name is unknown, an instance that stays is
@@ -134,7 +135,8 @@ fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that enough instances stay for all replicas of each row.
+/// Checks that enough instances stay for all replicas of each row and, unless `gone`, of
+/// Cassandra's own tables, and that they make a valid plan.
 fn check_enough_stay(
     deployment: &Deployment,
     members: &Members,
@@ -181,7 +183,7 @@ impl Step<'_> {
         Ok(node_of(&nodes, self.instance).cloned())
     }
 
-    /// Returns whether the instance runs, as its own host reports.
+    /// Returns the state of the instance's process, as its own host reports it.
     fn process(&self) -> ProcessState {
         let alone = only(std::slice::from_ref(self.host), |name| *name == self.instance.name);
         let seen =

@@ -13,8 +13,8 @@ pub enum Rolling {
     Restart,
     /// Restart the instances whose settings have changed.
     Config,
-    /// Restart the instances whose jars have changed, then let all instances rewrite their tables
-    /// in the new format.
+    /// Restart the instances whose jars have changed, then let all selected instances rewrite their
+    /// tables in the new format.
     Upgrade,
 }
 
@@ -23,13 +23,13 @@ pub enum Rolling {
 pub struct RollingReport {
     /// Number of instances that restarted, or would restart.
     pub restarted: usize,
-    /// Number of instances that were checked.
+    /// Number of instances that `limit` selected.
     pub of: usize,
 }
 
-/// Restarts the instances that `kind` selects, one after the other. Each flushes its memory to
-/// disk, stops, gets its files, and starts. The next instance follows when all instances see this
-/// one as up and normal. `limit` names servers or instances; if it is empty, all instances are
+/// Restarts instances for the purpose `kind`, one after the other. Each flushes its memory to disk,
+/// stops, gets its files, and starts. The next instance follows when all instances are well
+/// ([`wait_until_well`]). `limit` names servers or instances; if it is empty, all instances are
 /// selected. With `check`, nothing on the servers is changed, but the rack's folder is written.
 ///
 /// # Errors
@@ -88,7 +88,8 @@ pub fn rolling(
 }
 
 /// Installs an instance's files, and restarts the instance if the files have changed or if
-/// `forced`. Returns whether it restarted. Does not wait until the instance is well.
+/// `forced`. Returns whether it restarted. With `check`, changes nothing, and returns whether it
+/// would restart. Does not wait until the instance is well.
 ///
 /// # Errors
 /// Ansible is missing or fails, or the watcher cannot show an event.

@@ -32,7 +32,7 @@ pub struct InstanceStatus {
     #[serde(flatten)]
     pub alive: ProcessState,
     /// The instance's state on the ring, as another instance reports it. `None` if the other
-    /// instance does not know this one.
+    /// instance does not know this one, or if no instance runs.
     pub node: Option<Node>,
 }
 

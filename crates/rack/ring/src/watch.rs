@@ -17,7 +17,8 @@ pub enum Event<'a> {
     },
     /// The change begins a step, such as a task that Ansible runs.
     Doing(&'a str),
-    /// The last step goes on. Sent about once a second while a change waits.
+    /// The last step goes on. Sent before each check while a change waits: every second, or every
+    /// ten seconds while an instance joins.
     Waiting,
     /// With `check`: a line that Ansible prints about what it would change.
     Checked(&'a str),
@@ -66,12 +67,13 @@ pub trait Watcher {
     fn is_stopped(&mut self) -> bool;
 }
 
-/// How a change ended that the watcher can stop between two steps.
+/// How a change ended. The watcher can stop a change between two steps.
 #[derive(Debug)]
 pub enum Ended<T> {
     /// The change is complete.
     Done(T),
-    /// The watcher stopped the change. The same call, repeated, does the rest. The phrase follows
-    /// "stopped" and reports the progress, such as ", 2 of 3 have joined".
+    /// The watcher stopped the change. The same call, repeated, does the rest; only
+    /// [`Rolling::Restart`](crate::Rolling::Restart) begins again with the first instance. The
+    /// phrase follows "stopped" and reports the progress, such as ", 2 of 3 have joined".
     Stopped(String),
 }

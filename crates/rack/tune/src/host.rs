@@ -4,8 +4,9 @@ use crate::change::{Candidate, Change, Class};
 use crate::facts::Facts;
 use std::collections::BTreeMap;
 
-/// Read-ahead in KiB: one chunk of Cassandra's files. Rows are read in random order, so data that
-/// is read ahead is seldom used, and displaces useful pages.
+/// The advised read-ahead in KiB: one chunk of Cassandra's files. A smaller read-ahead is kept.
+/// Rows are read in random order, so data that is read ahead is seldom used, and displaces useful
+/// pages.
 const READ_AHEAD_KIB: u64 = 16;
 
 /// The advised limit on the memory maps of a process: Cassandra maps each of its files, and fails
@@ -98,8 +99,8 @@ fn advice(facts: &Facts) -> Vec<(Class, String, String)> {
         let of_disk = |file: &str| format!("/sys/block/{disk}/queue/{file}");
         want(Class::ReadAhead, of_disk("read_ahead_kb"), Wanted::AtMost(READ_AHEAD_KIB));
         let scheduler = of_disk("scheduler");
-        // Rotating disks are left unchanged. Virtual disks always report that they rotate, whatever
-        // the host's disks are.
+        // The scheduler of rotating disks is left unchanged. Virtual disks always report that they
+        // rotate, whatever the host's disks are.
         if facts.value(&of_disk("rotational")) == Some("0") && facts.offers(&scheduler, "none") {
             want(Class::Scheduler, scheduler, Wanted::Is("none"));
         }
@@ -146,7 +147,8 @@ fn widened(facts: &Facts, path: &str) -> Option<String> {
     (most < SOCKET_BYTES).then(|| format!("{least} {usual} {SOCKET_BYTES}"))
 }
 
-/// If one core serves all interrupts of a network card, assigns each interrupt a core of its own.
+/// If one core serves all interrupts of a network card, assigns the interrupts to the cores in
+/// turn.
 fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
     let mut all = Vec::new();
     if facts.irqbalance || facts.cores < 2 {

@@ -2,11 +2,12 @@
 //!
 //! [`Facts`] are the present settings of a host. [`candidates`] computes the changes worth trying
 //! from the facts and the rack's description, by pure functions. [`run`] tries one [`Candidate`]
-//! after another on a [`Subject`]: it measures before and after, and keeps a change only if the
-//! improvement exceeds the difference of two measurements of the same settings. Before each change
-//! the [`Journal`] durably records how to undo it, and [`undo`] undoes everything. Settings found
-//! for instances are an [`Overlay`] over the rack's description; the description's file is never
-//! changed.
+//! after another on a [`Subject`]: it measures before and after, and keeps a change if the
+//! improvement exceeds the margin, which is the difference of two measurements of the same
+//! settings. Of some classes it keeps a change that makes nothing worse by more than the margin
+//! ([`Class::keep`]). Before each change the [`Journal`] durably records how to undo it, and
+//! [`undo`] undoes everything. Settings found for instances are an [`Overlay`] over the rack's
+//! description; the description's file is never changed.
 
 mod change;
 mod facts;

@@ -9,15 +9,16 @@ const LEAST_MARGIN: f64 = 0.05;
 /// Upper limit on the margin: an improvement of more than this counts even on a noisy machine.
 const MOST_MARGIN: f64 = 0.5;
 
-/// The latency, in ms, that stands for a window without answers.
+/// The latency, in ms, that stands for a window without successful operations.
 const NOTHING_MS: f64 = 60_000.0;
 
 /// A load's result. Times are in ms, from the intended start of operations.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
     /// The value to compare, lower is better: the geometric mean of the 99th percentiles of the
-    /// report's full windows. A window without answers counts as 60,000 ms, and a load without full
-    /// windows has this score. A single bad window hardly changes the score; many bad windows do.
+    /// report's full windows in which operations were scheduled. A window without successful
+    /// operations counts as 60,000 ms, and a load without full windows has this score. A single bad
+    /// window hardly changes the score; many bad windows do.
     pub score: f64,
     /// Median latency.
     pub p50: f64,
@@ -27,9 +28,9 @@ pub struct Measured {
     pub p999: f64,
     /// The largest latency of an operation.
     pub max: f64,
-    /// Scheduled operations per second, completed or not.
+    /// Scheduled operations per second, whether they succeeded or not.
     pub rate: f64,
-    /// Share of the scheduled operations that completed, 0 to 1; 0 if none was scheduled.
+    /// Share of the scheduled operations that succeeded, 0 to 1; 0 if none was scheduled.
     pub done: f64,
     /// The number of windows in which the load missed its rate.
     pub missed: usize,

@@ -64,7 +64,8 @@ impl Overlay {
         }
     }
 
-    /// Returns the description with the overlay's settings in place of its own.
+    /// Returns the description with the overlay's settings in place of its own. The overlay's
+    /// arguments for the JVM follow those of the description.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
         if let Some(cassandra) = &mut spec.cassandra {
@@ -78,7 +79,8 @@ impl Overlay {
         spec
     }
 
-    /// Merges another overlay into this one; the other overlay takes precedence.
+    /// Merges another overlay into this one; the other overlay takes precedence. Arguments for the
+    /// JVM are kept from both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut both = self.clone();

@@ -65,7 +65,8 @@ pub enum TuneError {
     /// The journal cannot be written. No further change is made.
     #[error("the journal of changes cannot be written: {0}")]
     Journal(#[from] io::Error),
-    /// A measurement failed, a present setting could not be read, or a change could not be undone.
+    /// A measurement without a new candidate failed, a present setting could not be read, or a
+    /// change could not be undone.
     #[error("{doing}: {why}")]
     Subject {
         /// The step that failed.

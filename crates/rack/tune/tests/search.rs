@@ -28,8 +28,8 @@ struct Rack<'a> {
     calls: usize,
     /// Number of measurements after which tuning is asked to stop.
     stops_at: usize,
-    /// Each measurement since the instances started multiplies latency by this factor, because
-    /// instances get faster while they run.
+    /// Each measurement after the first since the instances started multiplies latency by this
+    /// factor, because instances get faster while they run.
     warmth: f64,
     /// Measurements since instances started.
     age: i32,

@@ -33,7 +33,7 @@ const ROUND_TRIPS: u64 = 1_000_000;
 const TAIL_SAMPLES: u64 = 1_000_000;
 
 /// Measures the ladder of paths, from shared memory to TCP between sleeping threads. For each path,
-/// measures the bare round trip, and a read over the path.
+/// measures the bare round trip, and reads and writes over the path.
 fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.lab.undisturbed();
     let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;

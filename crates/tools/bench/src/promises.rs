@@ -162,7 +162,7 @@ pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
 }
 
 /// Returns the operations per second of a series: the median of its rounds. Returns `None` if an
-/// operation failed.
+/// operation failed or no operation completed.
 pub(crate) fn rate(results: &Results, label: &str) -> Option<f64> {
     sound(results, label).map(Series::ops_per_second)
 }

@@ -31,7 +31,7 @@ fn meta(outcome: Outcome) -> Vec<u8> {
 }
 
 /// Decodes `stream` as it grows byte by byte. Checks that every answer is decoded once, in order,
-/// and that the decoder never asks for bytes beyond the answer's end.
+/// and that the decoder never asks for bytes beyond the stream's end.
 fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
     let (mut parsed, mut found) = (0, Vec::new());
     for end in 1..=stream.len() {

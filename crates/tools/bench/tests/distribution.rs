@@ -338,7 +338,7 @@ fn exclusions_follow_the_causes() {
     assert!(!samples.is_sound(), "an operation that was never counted");
 }
 
-/// If the server's observation is missing, a step is unexplained, unless the machine alone delays
+/// If neither end was held up, a step is unexplained, unless the machine alone delays at least half
 /// as many operations.
 #[test]
 fn jitter_explains_unknown_causes() {

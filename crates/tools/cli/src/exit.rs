@@ -7,16 +7,18 @@ use sprat_flow::file::DestinationError;
 /// Exit code: the object or table does not exist.
 pub(crate) const NOT_FOUND: u8 = 3;
 
-/// Exit code: a condition of the operation did not hold.
+/// Exit code: a condition of the operation did not hold, or the destination exists.
 pub(crate) const CONFLICT: u8 = 4;
 
-/// Exit code: no answer in time, or no server at the address.
+/// Exit code: no answer in time, no server at the address, too few servers, or a table whose server
+/// is being recovered.
 pub(crate) const UNREACHABLE: u8 = 5;
 
-/// Exit code: the command is done, but had to leave some items out.
+/// Exit code: the command is done, but had to leave some items out or found some that are not as
+/// they should be; or Ctrl-C stopped it between two steps of a change of a rack.
 pub(crate) const INCOMPLETE: u8 = 6;
 
-/// Exit code: the command is done, but the network box did not keep up.
+/// Exit code: the command is done, but the network box, a load or a bridge did not keep up.
 pub(crate) const BEHIND: u8 = 7;
 
 /// Exit code: the other end denies access, or cannot prove its identity.
@@ -25,7 +27,8 @@ pub(crate) const DENIED: u8 = 8;
 /// Exit code: the source changed while it was fetched.
 pub(crate) const CHANGED: u8 = 9;
 
-/// Exit code: the received data is corrupt, or violates the protocol.
+/// Exit code: received or stored data is corrupt or lost, an answer violates the protocol, or a
+/// computed result is wrong.
 pub(crate) const CORRUPT: u8 = 10;
 
 /// Exit code: the destination cannot be written: the disk is full, or permission is missing.

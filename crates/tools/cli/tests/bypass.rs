@@ -52,8 +52,8 @@ fn same(a: &Path, b: &Path) {
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
 
-/// Uses the store in every way that a client can, over a transport. `local` is the client's end of
-/// it.
+/// Makes tables, writes, reads and increments objects, and imports and exports files, over a
+/// transport. `local` is the client's end of it.
 fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(&mut Command)) {
     let sprat = |args: &[&str]| {
         let mut command = sprat();

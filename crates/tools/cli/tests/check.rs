@@ -16,7 +16,7 @@ use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
-/// A correct store: objects with their versions, and the highest versions of removed objects.
+/// A correct store: objects with their versions, and the highest version that each key has had.
 #[derive(Default)]
 struct Store {
     objects: HashMap<usize, (u64, Vec<u8>)>,
@@ -217,7 +217,8 @@ fn objects_with_an_operation_under_way_are_left_alone() {
     }
 }
 
-/// Returns the state after `additions` additions, four of which are in flight at a time.
+/// Returns the state after `additions` additions have begun, of which at most four are in flight at
+/// a time.
 fn added(additions: u64) -> SharedCounter {
     let mut shared = SharedCounter::new(4);
     (0..additions).for_each(|_| shared.begin());

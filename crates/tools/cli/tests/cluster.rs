@@ -331,7 +331,7 @@ fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
 }
 
 /// Clients do not notice that a server is drained and removed, nor that another receives tablets.
-/// There are no errors, no dead servers and no lost objects.
+/// No write or read fails, and no object is lost.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "servers are given tablets by and by")]
 fn tablets_move_while_they_are_used() {

@@ -160,7 +160,8 @@ fn pause(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// A client that writes and reads one key after another, on a separate thread, until `finish`.
+/// A client that writes one key after another, on a separate thread, until `finish`. It then reads
+/// every key that it has written.
 struct Writer {
     stop: Arc<AtomicBool>,
     /// The longest time without an acknowledged write since this was last read, and the number of

@@ -38,7 +38,7 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Returns all commands as lists of words, beginning with the program itself, which has no words.
-/// The commands are those for which the program writes man pages.
+/// The commands are those for which the program writes man pages, except `ClusterPerf`.
 fn commands() -> Vec<Vec<String>> {
     let dir = tempfile::tempdir().expect("a directory");
     run(&["man", dir.path().to_str().expect("text")]).ok();
@@ -570,8 +570,8 @@ fn rows_come_back_byte_for_byte() {
     let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
     assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
 
-    // Pairs of any bytes are exported, imported and exported again. Both files have the order of
-    // the table, and are equal.
+    // Pairs of any bytes are exported, imported and exported again. Each file has the order of its
+    // table; both have equal lines.
     run(&["table", "create", "any", "-C", &server.coordinator]).ok();
     for (key, value) in [
         ("plain", &b"text"[..]),

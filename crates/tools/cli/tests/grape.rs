@@ -197,7 +197,8 @@ fn without_softening_a_body_does_not_attract_itself() {
             "{ran:?}"
         );
     }
-    // Two bodies fall straight towards each other. The run ends with an error, not with NaNs.
+    // Two bodies fall straight towards each other. The run prints no NaNs, whether or not it ends
+    // with an error.
     save(
         &folder.path().join("fall.npy"),
         7,

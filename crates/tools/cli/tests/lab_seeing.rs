@@ -155,8 +155,8 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     let mut screen = script.stdout.take().expect("piped");
     let mut step = 0;
     let mut part = [0; 4096];
-    // Presses the pause key when the screen shows a flow, and the quit key when it shows the pause.
-    // The screen writes only the cells that changed, and skips blanks.
+    // Presses the sort key and the pause key when the screen shows a flow, and the quit key when it
+    // shows the pause. The screen writes only the cells that changed, and skips blanks.
     loop {
         let count = screen.read(&mut part).expect("a terminal");
         if count == 0 {

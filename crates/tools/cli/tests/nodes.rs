@@ -1,5 +1,5 @@
-//! Tests the real binary with several nodes in one process, over the kernel's UDP, and over
-//! shared-memory interfaces, one for each node.
+//! Tests the real binary with several nodes in one process, over the kernel's UDP, over
+//! shared-memory interfaces, one for each node, and over a paravirtual device that the nodes share.
 
 use crate::support;
 use std::path::Path;

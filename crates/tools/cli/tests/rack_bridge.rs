@@ -1,5 +1,5 @@
 //! Tests the bridge between a real store and a real Cassandra, as processes. Every acknowledged
-//! write arrives exactly once, even if a process is killed or stopped.
+//! write arrives, with the effect of a single write, even if a process is killed or stopped.
 
 #[path = "../../../rack/load/tests/support/mod.rs"]
 mod cassandra;

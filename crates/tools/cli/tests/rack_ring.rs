@@ -20,7 +20,7 @@ const MORE: &str = "[cassandra]\nreplication = 2\ntokens = 4\n\
     java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
     \"-Dcassandra.ring_delay_ms=4000\"]\n";
 
-/// Returns the addresses on the ring. All must be up and normal.
+/// Returns the names of the instances. All must be up and normal.
 fn ring(rack: &Rack) -> Vec<String> {
     let (code, all) = rack.statuses();
     assert_eq!(code, Some(0), "{all:?}");

@@ -110,7 +110,7 @@ fn identities_have_their_permissions(listen: &str) {
         assert_eq!(ran.code, Some(UNREACHABLE), "{ran:?}");
         assert!(ran.stderr.contains("--identity"), "{ran:?}");
     }
-    // Garbage gets no answer either, at any port.
+    // Garbage gets no answer either, if the server listens at a UDP port.
     for (at, is_udp) in [(process.listen.as_str(), listen == UDP), (at, false)] {
         let port: u16 = at.rsplit('=').next().and_then(|port| port.parse().ok()).expect("a port");
         if is_udp {

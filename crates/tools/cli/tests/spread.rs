@@ -388,7 +388,8 @@ fn contradictory_options_are_refused() {
     assert_eq!(output.status.code(), Some(3), "{}", stderr_of(&output));
 }
 
-/// Returns the hash as `b3sum` prints it, computed by other code than the tested one.
+/// Returns the hash as `b3sum` prints it, computed from the whole content by the functions of
+/// [`sprat_flow::group`].
 fn blake3_of(content: &[u8]) -> String {
     let values: Vec<_> = (0..sprat_flow::group::count(content.len() as u64))
         .map(|index| {

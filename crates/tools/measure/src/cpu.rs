@@ -23,7 +23,7 @@ pub fn pin_current_thread(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("binding a thread to core {core}"))
 }
 
-/// Returns the cores that this process may use.
+/// Returns the cores that the calling thread may use.
 ///
 /// # Errors
 /// If the kernel does not report them.
@@ -68,6 +68,9 @@ pub struct Fifo(());
 
 impl Fifo {
     /// Raises the calling thread to `priority` (1 to 99), through util-linux's `chrt`.
+    ///
+    /// # Panics
+    /// If `priority` is not 1 to 99.
     ///
     /// # Errors
     /// If this process may not do this (it needs CAP_SYS_NICE), or `chrt` is missing.

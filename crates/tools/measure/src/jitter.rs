@@ -43,7 +43,7 @@ pub struct Jitter {
     /// Whether the meter's thread had the class SCHED_FIFO, so that no ordinary thread could
     /// preempt it.
     pub real_time: bool,
-    /// Time for which the meter ran.
+    /// Seconds for which the meter ran.
     pub seconds: f64,
     /// The gaps in which the thread could not run, in ns.
     #[serde(with = "crate::hist::counted")]

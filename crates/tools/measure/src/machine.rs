@@ -35,9 +35,10 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// The load average over the last minute, at the start.
     pub load_average: f64,
-    /// Other processes that used a core at the start, the busiest first.
+    /// The other processes that used at least 2 % of a core at the start, the busiest first. At
+    /// most five are listed.
     pub neighbours: Vec<Neighbour>,
-    /// Versions of the installed peers.
+    /// Versions of the installed peers: Redis and memcached.
     pub peers: Vec<String>,
 }
 
@@ -53,8 +54,8 @@ pub struct Neighbour {
 }
 
 impl Machine {
-    /// Describes this machine. Takes a third of a second, to observe other processes. Facts that
-    /// cannot be read are left empty.
+    /// Describes this machine. Takes at least 0.3 s, to observe other processes. Facts that cannot
+    /// be read are left empty or 0.
     #[must_use]
     pub fn describe() -> Self {
         let cpuinfo = read("/proc/cpuinfo");

@@ -35,8 +35,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 
 /// Measures the share of one core that `pid` uses over the next `span`; 0.01 is one per cent.
 ///
-/// # Errors
-/// If the process ends before `span` is over.
+/// # Errors If there is no such process, or it ends before `span` is over.
 pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     let (before, started) = (cpu_time(pid)?, Instant::now());
     cpu::pause(span);

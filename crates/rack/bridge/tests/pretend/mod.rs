@@ -17,7 +17,7 @@ struct World {
     memory: BTreeMap<u8, (u64, Vec<u8>)>,
     /// A version above those of all removed objects.
     safe: u64,
-    /// All writes, by version.
+    /// All writes, by key and version.
     written: BTreeMap<u8, BTreeMap<u64, Option<u64>>>,
     home: BTreeMap<u8, (i64, Option<Vec<u8>>)>,
     /// Deliveries that their senders have given up, and that may still arrive.

@@ -3,8 +3,8 @@
 
 use super::Fabric;
 
-/// Limit on the rounds of improvement from each start. A round exchanges one pair of chassis; most
-/// searches end before the limit.
+/// Limit on the rounds of improvement from each start, and on the rounds of [`settle`]. A round
+/// exchanges one pair of chassis; most searches end before the limit.
 const MAX_ROUNDS: usize = 64;
 
 /// Number of partitions from which the search starts.
@@ -61,7 +61,7 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
 }
 
 /// Moves each switch without servers to the side to which most of its cables lead, until none
-/// moves.
+/// moves, but for at most [`MAX_ROUNDS`] rounds.
 fn settle(fabric: &Fabric, in_half: &mut [bool]) {
     for _ in 0..MAX_ROUNDS {
         let mut moved = false;

@@ -91,8 +91,8 @@ pub struct Fabric {
 impl Fabric {
     /// Builds a fabric from its links.
     ///
-    /// # Panics
-    /// If a link names a switch that does not exist, or a limit is exceeded.
+    /// # Panics If a link names a switch that does not exist, a limit is exceeded, no switch or
+    /// more than all switches have servers, or a symmetric fabric has switches without servers.
     #[must_use]
     pub fn new(stations: usize, switches: usize, links: Vec<Link>, symmetric: bool) -> Self {
         assert!(

@@ -2,10 +2,10 @@
 //! distance between servers.
 //!
 //! A request goes from one server to another in one or several frames. When its last bit has
-//! arrived and the service time has passed, the response goes back the same way. Each port sends
-//! one frame after another. A frame that does not fit into a port's buffer is lost, and so is its
-//! request, since the simulation retransmits nothing. The simulation covers only the network:
-//! callers add the time that servers need to send and receive.
+//! arrived and the service time has passed, the response goes back, perhaps over another of the
+//! shortest routes. Each port sends one frame after another. A frame that does not fit into a
+//! port's buffer is lost, and so is its request, since the simulation retransmits nothing. The
+//! simulation covers only the network: callers add the time that servers need to send and receive.
 
 mod engine;
 mod path;
@@ -64,8 +64,8 @@ pub enum Pattern {
     /// Random servers send requests to each other at random times. The rate is such that responses
     /// occupy this share of a server's ports.
     Load(f64),
-    /// The first server sends a request to each other server at once, and again when all have
-    /// answered, so that their responses collide.
+    /// The first server sends a request to each other server at once, so that their responses
+    /// collide, and again when each of these requests is answered or lost.
     Incast,
 }
 
@@ -79,7 +79,7 @@ pub struct SimulationReport {
     pub lost: usize,
     /// Number of frames that all ports sent.
     pub frames: u64,
-    /// The largest number of bytes that waited at one port.
+    /// The largest number of bytes that waited at one port of a switch.
     pub backlog: Bytes,
     /// The busiest port, and the share of the elapsed time in which it was sending.
     pub fullest: (String, f64),

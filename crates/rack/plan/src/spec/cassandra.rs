@@ -30,7 +30,8 @@ pub struct Cassandra {
     /// Name of the datacenter.
     #[serde(default = "datacenter")]
     pub datacenter: String,
-    /// Heap of each instance. By default a quarter of the instance's memory, at most 8 GiB.
+    /// Heap of each instance. By default a quarter of the instance's memory, but at least 256 MiB
+    /// and at most 8 GiB.
     pub heap: Option<Bytes>,
     /// Garbage collector of the JVM. The default depends on the heap's size.
     pub collector: Option<Collector>,
@@ -78,7 +79,8 @@ pub enum TokenAllocation {
     /// At equal distances, in the order of the instances' numbers, so that instances of one server
     /// are neighbours.
     Adjacent,
-    /// At random, as Cassandra places them by default.
+    /// At random, as Cassandra does unless it is configured to allocate tokens for a replication
+    /// factor.
     Random,
 }
 

@@ -5,13 +5,14 @@ use super::limits::MAX_SPEC_BYTES;
 /// An error in a description.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// The description is not TOML, or has an unknown key.
+    /// The description is not TOML, has an unknown key, lacks a key, or has a value that cannot be
+    /// parsed.
     #[error("{0}")]
     Toml(String),
     /// The description is longer than [`MAX_SPEC_BYTES`].
     #[error("{0} bytes: a description has at most {MAX_SPEC_BYTES}")]
     Long(usize),
-    /// A value is out of range or cannot be parsed.
+    /// A value is out of range, or contradicts another value.
     #[error("{key} = {value}: want {want}")]
     Value {
         /// The key of the value.

@@ -128,9 +128,9 @@ impl Default for Provision {
 impl Spec {
     /// Parses and checks a description.
     ///
-    /// # Errors
-    /// [`SpecError::Long`] for more than 1 MiB, [`SpecError::Toml`] if the text is not TOML or has
-    /// an unknown key, and otherwise the error of the first invalid value, with its key.
+    /// # Errors [`SpecError::Long`] for more than 1 MiB, [`SpecError::Toml`] if the text is not
+    /// TOML, has an unknown key, lacks a key or has a value that cannot be parsed, and otherwise
+    /// [`SpecError::Value`] for the first invalid value, with its key.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         if text.len() > MAX_SPEC_BYTES {
             return Err(SpecError::Long(text.len()));

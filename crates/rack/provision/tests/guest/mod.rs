@@ -119,7 +119,7 @@ impl Rack {
         recaps.iter().map(|recap| recap.changed).collect()
     }
 
-    /// Runs all roles, which must fail. Returns the error.
+    /// Runs all roles, which must fail. Returns all output.
     pub(crate) fn refused(&self, more: &[&str]) -> String {
         match self.run(more) {
             (all, Err(_)) => all,

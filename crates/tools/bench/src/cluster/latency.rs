@@ -11,7 +11,7 @@ use sprat_measure::goals::Goal;
 /// Replicas of each log.
 const COPIES: usize = 3;
 
-/// Memory of each server in bytes. Seven servers run at once.
+/// Memory of each of our five servers, in bytes. Six Redis servers run at the same time.
 const MEMORY: u64 = 512 << 20;
 
 /// Measures reads and writes with one client and with fifty, all of them sleeping. A write reaches

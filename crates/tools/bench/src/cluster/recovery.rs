@@ -46,8 +46,8 @@ struct Recovery {
     seconds: f64,
     /// CPU seconds that all recovery masters used to check and replay the log.
     replay: f64,
-    /// CPU seconds that all servers used until the last object was durable: to read, sort, send and
-    /// replay the log, and to write three new replicas.
+    /// CPU seconds that the other servers used from the kill until the table was readable: to read,
+    /// sort, send and replay the log, and to write three new replicas.
     cpu: f64,
     /// Seconds from the kill until [`PARTS`] objects, spread over the table, had been read.
     readable: f64,

@@ -35,7 +35,7 @@ pub enum Cause {
     /// The hypervisor took the core: the thread was not switched out, but did not run for at least
     /// half of the time for which it was held up.
     Steal(PathEnd),
-    /// The thread was held up while it touched memory for the first time.
+    /// The thread was held up, and had page faults, as on the first access to a page of memory.
     Fault(PathEnd),
     /// The thread was held up, and its core handled interrupts.
     Interrupt(PathEnd),

@@ -27,8 +27,9 @@ const SIGNIFICANT: f64 = 5.0;
 /// A hill is at least this many times as high as the preceding valley.
 const RISE: f64 = 1.5;
 
-/// A hill ends at the first bar whose height is at most the hill's height divided by this number.
-/// The search for further hills continues at that bar.
+/// A hill ends at the first bar whose height is at most the hill's height divided by this number,
+/// or at the lowest bar before another hill begins. The search for further hills continues at that
+/// bar.
 const FOOT: u64 = 16;
 
 /// Limit on the steps that are returned. If there are more, the largest are returned.

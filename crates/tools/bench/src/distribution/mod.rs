@@ -85,7 +85,8 @@ pub struct Distributions {
     pub op: String,
     /// Bytes of an object.
     pub bytes: usize,
-    /// Jitter of the client's core and of the server's core while the servers are parked.
+    /// Jitter of the client's core and, if it is known, of the server's core, while the servers are
+    /// parked.
     pub jitter: Vec<Jitter>,
     /// Jitter of a spare core during the operations, if there was one.
     pub beside: Option<Jitter>,
@@ -127,8 +128,9 @@ pub struct ExplainedCliff {
 /// Measures the distribution over every path. The paths alternate in rounds. Calls `progress` with
 /// a description of each step before the step begins.
 ///
-/// # Errors
-/// When a server cannot be started, or an operation gets a wrong answer or no answer.
+/// # Errors When the settings ask for no operation or for objects of an impossible size, a server
+/// cannot be started, a thread cannot get its core or priority, or an operation gets a wrong answer
+/// or no answer.
 pub fn measure(
     settings: &Settings,
     over: &Subject,

@@ -5,7 +5,8 @@ use sprat_measure::hist::Latencies;
 use sprat_measure::report::svg::{Axis, Line, Tick, chart};
 use sprat_units::figure;
 
-/// Limit on the points of a line. A drawing is 600 pixels wide.
+/// Approximate limit on the points of a line, because a drawing is 600 pixels wide. Latencies that
+/// fewer than 1,000 operations exceed always have a point.
 const POINTS: usize = 1_500;
 
 /// Draws the share of operations that took longer than a latency, on logarithmic axes. Each path of

@@ -25,8 +25,8 @@ const USUAL_OPERATIONS: usize = 8;
 /// Limit on the operations of a path that are examined. The causes of the others stay unknown.
 const MAX_EXAMINED: usize = 50_000;
 
-/// Operations from this quantile on are examined. With a lower quantile, the readings would take
-/// most of the run.
+/// Operations from this quantile on are examined, if they take at least [`TAIL_FROM_MEDIANS`]
+/// medians. With a lower quantile, the readings would take most of the run.
 const EXAMINED_FROM: f64 = 0.99;
 
 /// An operation that takes this many medians is examined even if it is below that quantile, as

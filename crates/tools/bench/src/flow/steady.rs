@@ -118,7 +118,8 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
     Ok(())
 }
 
-/// Measures one stream from disk to disk. Neither end reads or writes from its page cache.
+/// Measures one stream from disk to disk. Before each transfer, the file is dropped from the page
+/// cache.
 pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (bytes, rate) =
         if settings.full { (BYTES_FULL, DISK_RATE_FULL) } else { (BYTES, DISK_RATE) };

@@ -13,7 +13,8 @@ use sprat_measure::cpu;
 /// Number of particles. Each particle interacts with all particles.
 pub(super) const PARTICLES: usize = 8192;
 
-/// Number of runs of each kernel. The best run counts.
+/// Number of runs of each kernel; on portable vectors a kernel runs only twice. The best run
+/// counts.
 pub(super) const ROUNDS: usize = 9;
 
 /// Returns the vector instruction sets of this processor, best first.

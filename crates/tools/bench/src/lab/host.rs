@@ -13,7 +13,7 @@ use sprat_lab::port::TapSpec;
 
 use crate::cables::ip;
 
-/// Timeout for a task on a host: several times the longest run.
+/// Timeout for a task on a host: longer than the longest run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Limits of TCP's buffers in bytes. They allow windows of a gigabyte, the largest that TCP
@@ -161,7 +161,7 @@ impl<R> HostTask<R> {
         }
     }
 
-    /// Waits for the task's result.
+    /// Waits for the task's result, for at most [`PATIENCE`].
     pub(crate) fn get(self) -> Result<R> {
         self.within(PATIENCE)?.context("what runs on a host does not end")
     }

@@ -40,7 +40,7 @@ const SHALLOW: u64 = 10_000_000;
 const GROWTH: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// Warm-up and measuring time with `--full`.
+/// Warm-up time, and lower limit on the measuring time, with `--full`.
 const GROWTH_FULL: Duration = Duration::from_secs(20);
 const COUNTED_FULL: Duration = Duration::from_secs(20);
 

@@ -33,8 +33,7 @@ impl Endpoint {
 
     /// Opens one connection, with Nagle's algorithm off.
     ///
-    /// # Errors
-    /// When no server accepts the connection within five seconds.
+    /// # Errors When no server accepts the connection; over TCP, within five seconds.
     pub fn connect(&self) -> Result<OwnedFd> {
         match self {
             Self::Tcp(addr) => {

@@ -191,7 +191,7 @@ pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
     judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
 }
 
-/// Runs `bench grape`. It runs each kernel as often as a stable figure needs.
+/// Runs `bench grape`. It runs each kernel a fixed number of times, whatever times are set.
 pub(crate) fn grape(results: &ResultArgs) -> Result<ExitCode> {
     let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
     judge("grape", sprat_bench::grape::CHAPTERS, &promises, Special::default())

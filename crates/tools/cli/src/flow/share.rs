@@ -207,7 +207,8 @@ pub(super) fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-/// How long transfers in progress may continue after the first Ctrl-C.
+/// How long downloads in progress may continue after the first Ctrl-C. Uploads are interrupted at
+/// once.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Interval between two reports of the transfers under way, as JSON.

@@ -274,8 +274,8 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
 
 /// Starts the control server, by which `lab ctl` queries and changes the box. If a server with the
 /// name of `--name` cannot start, the box does not run. Without `--name`, the name is derived from
-/// the ports, or is `box-PID` if that name is taken; if this fails, a warning says so and the box
-/// runs without a control server.
+/// the ports, or is `box-PID` if that name is taken or not allowed; if this fails, a warning says
+/// so and the box runs without a control server.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
     let place = ControlDir::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());

@@ -419,8 +419,8 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Prints the final reports of the boxes. Returns whether all boxes kept up and the kernel had
-/// enough memory for TCP.
+/// Prints the final reports of the boxes. Returns whether all boxes kept up, all captures are
+/// complete and the kernel had enough memory for TCP.
 ///
 /// # Errors
 /// If a box failed.
@@ -504,7 +504,7 @@ fn describe_capture(name: &str, capture: &CaptureSummary) -> String {
     )
 }
 
-/// Warns about files that could not be removed when the lab was taken down.
+/// Warns about files and namespaces that could not be removed when the lab was taken down.
 fn print_left(left: &[Leftover]) {
     for Leftover { path, why } in left {
         eprintln!("sprat: {}: not removed: {why}", path.display());

@@ -184,7 +184,7 @@ pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a rack's description: a file, or one that is built in.
+/// Reads a rack's description: a built-in rack if the name is that of one, otherwise a file.
 pub(super) fn read(name: &str) -> Result<Spec> {
     let text = match ready(name) {
         Some(found) => found.toml.to_owned(),
@@ -373,7 +373,8 @@ const CABLE_COLUMNS: [&str; 9] = [
     "bits-per-second",
 ];
 
-/// Writes a plan's summary, its lists of cables, hosts and tokens, and its picture into a folder.
+/// Writes a plan's summary and its lists of cables and hosts into a folder, with Cassandra also the
+/// list of tokens, and its picture unless the plan has too many switches.
 fn write(plan: &Plan, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("--write {}", folder.display()))?;
     let put = |name: &str, bytes: &[u8]| {

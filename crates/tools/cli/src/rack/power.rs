@@ -102,7 +102,7 @@ pub(crate) struct RackPowerArgs {
 /// Interval at which to check for new readings, or for the end of a load.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Limit on the servers that have a column of their own in the lines printed while measuring.
+/// Limit on the targets that have a column of their own in the lines printed while measuring.
 const COLUMNS: usize = 8;
 
 /// How long to wait for the load's result after the measurement has ended.
@@ -206,8 +206,8 @@ fn read_load(path: &Path) -> Result<(u64, f64)> {
     }
 }
 
-/// Samples until the end of the measurement, and prints a line after each reading. Ctrl-C ends the
-/// measurement early.
+/// Samples until the end of the measurement, and prints a line after each reading, except with
+/// `--json`. Ctrl-C ends the measurement early.
 fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
     let signals = signals()?;
     let mut head = false;

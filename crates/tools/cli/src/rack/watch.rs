@@ -12,11 +12,12 @@ use std::sync::mpsc::Receiver;
 /// The output in addition to the progress display.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Output {
-    /// Nothing: the command prints JSON at its end.
+    /// Nothing: the command prints only its result, at its end.
     Nothing,
     /// A line for each instance that is done.
     Instances,
-    /// A line for each instance that would be changed, and the differences of its files.
+    /// A line for each instance, which says whether it would be restarted, and the differences of
+    /// its files.
     Differences,
     /// Everything that Ansible prints.
     Ansible,

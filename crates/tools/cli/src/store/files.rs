@@ -433,7 +433,8 @@ fn open(
 /// Limit on the tables' ids if there is no catalog: far more than the tables of a cluster.
 const UNKNOWN_TABLES: u32 = 1 << 20;
 
-/// Returns the file name for a table: the table's name if it can be a file name, otherwise its id.
+/// Returns the file name for a table: the table's name if it is a plain file name and does not
+/// begin with `table-`, otherwise its id.
 fn file_name(id: u32, name: Option<&String>) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match name.filter(|name| !name.starts_with('.') && name.len() <= 200 && name.bytes().all(plain))

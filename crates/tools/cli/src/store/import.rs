@@ -118,7 +118,8 @@ pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// Prints to standard error the names of the items that were left out.
+/// Prints to standard error the first names of the items that were left out, and how many more
+/// there are.
 pub(super) fn warn_of_omitted(omitted: &Omitted) {
     for (name, why) in omitted.named() {
         eprintln!("sprat: left out {name}: {why}");
@@ -129,7 +130,8 @@ pub(super) fn warn_of_omitted(omitted: &Omitted) {
     }
 }
 
-/// Returns the given format, or the format that the path's extension implies.
+/// Returns the given format, or the format that the path implies: a tree for a folder or for a new
+/// path without an extension, otherwise the format of its extension.
 pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatArg> {
     if let Some(given) = given {
         return Ok(given);

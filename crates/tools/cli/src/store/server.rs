@@ -520,8 +520,8 @@ impl Shutdown {
     }
 
     /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second. While
-    /// the server is starting, the first signal ends the process: a start may take long, since the
-    /// server replays its log or waits for its coordinator.
+    /// the process starts its first server, the first signal ends the process: a start may take
+    /// long, since the server replays its log or waits for its coordinator.
     fn stop_on_signal(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
         let shutdown = self.clone();

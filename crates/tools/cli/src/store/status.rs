@@ -163,7 +163,8 @@ fn summary(counters: &[Counter]) -> String {
     )
 }
 
-/// Returns a line for each limit that the clients of a server share and have reached.
+/// Returns a line for each limit that the clients of a server share and have reached, or, for the
+/// memory of long requests, nearly reached.
 fn limits(counters: &[Counter]) -> Vec<String> {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)

@@ -101,7 +101,7 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Expectat
         2 => (ethernet([2, 0, 0, 0, 0, 9], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         3 => (ethernet([0xff; 6], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         4 => (whole(VLAN, &[&[0, 42, 8, 0][..], &ipv4(UDP, &udp(PORT, &noise))].concat()), Refused),
-        // ARP: cut short, of unknown kinds, or with random bits flipped.
+        // ARP: cut short, or with one bit flipped, which may make it one of an unknown kind.
         5 => (whole(ARP, &arp(own)[..random.index(28)]), Refused),
         6 => {
             let mut message = arp(own);

@@ -67,7 +67,7 @@ pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(),
 
 /// Returns a number for an interface. DPDK's packet sockets use the process id XOR this number as
 /// their id, which must differ between processes. The process ids in a test are close to each
-/// other, so the numbers of servers' and clients' ends differ in a high bit.
+/// other, so the numbers of servers' and clients' ends differ in high bits.
 fn number(name: &str) -> u32 {
     const APART: u32 = 0x5a00;
     static NEXT: AtomicU32 = AtomicU32::new(100);

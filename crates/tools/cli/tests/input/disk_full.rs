@@ -61,7 +61,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
     assert!(reason.contains("the disk is full") && reason.contains("log.sprat"), "{reason}");
     assert!(acknowledged > 100, "{acknowledged}");
 
-    // Reads still work, and the metrics and the log report the full disk.
+    // Reads still work, and the log and `status` report the full disk.
     let is_there = |client: &mut Client, table, number: usize| {
         let object =
             client.get(table, key(number).as_bytes()).expect("reads go on").expect("acknowledged");

@@ -1,7 +1,7 @@
 //! Tests a cluster of real processes whose network fails; each process has its own machine. Cables
 //! are pulled, packets pass in one direction only, two servers cannot reach each other, or a server
 //! is stopped while requests wait for it. No acknowledged change may be lost or count twice, and no
-//! read may return an older value than an earlier read.
+//! read may return an older value than was acknowledged before the read began.
 
 mod cluster;
 mod load;

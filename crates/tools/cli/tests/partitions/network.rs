@@ -80,7 +80,7 @@ impl Network {
     }
 
     /// If `cut`, loses all packets from one machine to another; otherwise stops losing them.
-    /// Packets in the other direction always arrive.
+    /// Packets in the other direction are not affected.
     pub(crate) fn cut(&self, from: usize, to: usize, cut: bool) {
         let (word, router) = (if cut { "add" } else { "delete" }, self.namespace(ROUTER));
         ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"])

@@ -97,7 +97,8 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server that also runs a coordinator, and waits until it is ready.
+    /// Starts a server and waits until it is ready. Without `-C` in `flags`, the server also runs a
+    /// coordinator.
     ///
     /// # Errors
     /// The server's standard error and exit status, if it ended instead.

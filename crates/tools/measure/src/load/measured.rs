@@ -30,7 +30,8 @@ pub struct Measured {
     pub periods: Vec<Period>,
     /// The measured time, in seconds.
     pub seconds: f64,
-    /// Number of operations that completed in the measured time.
+    /// Number of operations that completed in the measured time, also those that started before it,
+    /// that missed or that failed.
     pub ended: u64,
     /// Number of operations on keys that did not exist.
     pub misses: u64,

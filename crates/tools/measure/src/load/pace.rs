@@ -62,9 +62,9 @@ impl Starts {
         Self { open }
     }
 
-    /// Returns the intended start of the next operation, if this time is at most `now`. The
-    /// operation stays due until [`take`](Self::take). So a target that falls behind finds its
-    /// backlog here, with the intended start times.
+    /// Returns the intended start of the next operation, if this time is at most `now`; in a closed
+    /// loop, returns `now`. The operation stays due until [`take`](Self::take). So a target that
+    /// falls behind finds its backlog here, with the intended start times.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         match &self.open {
             None => Some(now),

@@ -24,7 +24,8 @@ const DISK_FACTOR: u64 = 2;
 /// The type that `statfs` reports for a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The server process and its directory. Both are removed however the demo ends.
+/// The server process and its directory. Both are removed when the demo ends, also by an error or a
+/// signal that it can catch.
 #[derive(Default)]
 struct Leftovers {
     child: Option<Child>,

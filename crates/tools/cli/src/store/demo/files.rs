@@ -102,7 +102,8 @@ impl Tree {
     }
 }
 
-/// Writes every file to the table, with many writes in flight at once.
+/// Writes the files to the table, up to [`MAX_FILES`] and [`MAX_BYTES`], with many writes in flight
+/// at once.
 pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(
         tree,
@@ -117,7 +118,7 @@ pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<P
     )
 }
 
-/// Reads every file from the table, with many reads in flight at once, and compares the values.
+/// Reads the same files from the table, with many reads in flight at once, and compares the values.
 pub(super) fn verify(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(tree, client, |item| Request::Read { table: table.0, key: &item.key }, true)
 }
