@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-/// The largest number of clients whose completions are kept at once. Operations of further clients
-/// that need a completion are refused.
+/// The number of clients from which on a master answers `Retry` to operations of further clients
+/// that need a completion. Completions that the log restores or adopts are kept beyond it.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Clients, and the generation when the log last heard from each.

@@ -50,9 +50,10 @@ pub struct Config {
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// The largest length of a segment, in bytes, a multiple of a seglet. A head's header, with
-    /// eight bytes for each segment on disk, must fit into half of a segment. An entry that does
-    /// not fit into a segment after the header is refused.
+    /// The largest length of a segment, in bytes: a multiple of a seglet, at most 8 MB and at most
+    /// an eighth of the memory. A head's header, with eight bytes for each segment on disk, must
+    /// fit into half of a segment. An entry that does not fit into a segment after the header is
+    /// refused.
     pub segment_bytes: usize,
     /// The largest number of segments with a replica on disk at any time, including segments that
     /// wait to be freed.
