@@ -21,7 +21,7 @@ pub struct Counters {
     pub answered: u64,
     /// Calls failed, for any reason.
     pub failed: u64,
-    /// Requests sent again.
+    /// Requests sent again because no answer came in time; of a long request, its first packet.
     pub retransmissions: u64,
     /// `Retry` answers received.
     pub retries: u64,
@@ -49,7 +49,8 @@ pub struct Counters {
     /// `Refuse` packets sent.
     pub refused: u64,
 
-    /// Fragments that had arrived before, or whose message was complete.
+    /// Fragments that had arrived before, or that state another length for their message than
+    /// earlier fragments.
     pub duplicate_fragments: u64,
     /// Fragments dropped because the reassembly memory was full, or had too many messages.
     pub reassembly_full: u64,
@@ -71,10 +72,11 @@ pub struct Counters {
     pub malformed_short: u64,
     /// Packets whose header states more payload than the frame contains.
     pub malformed_truncated: u64,
-    /// Packets of unknown kind, and refusals for an unknown reason.
+    /// Packets of unknown kind.
     pub malformed_kind: u64,
     /// Packets of a kind that this role never receives, packets with a payload that does not fit
-    /// the kind, and responses to requests that were not sent.
+    /// the kind, refusals for an unknown reason, responses to requests that were not sent, and
+    /// handshake messages of another version or length.
     pub malformed_meaning: u64,
     /// Fragments whose offset, length or total is impossible.
     pub malformed_fragment: u64,
@@ -89,17 +91,19 @@ pub struct Counters {
     pub handshakes_late: u64,
     /// Channels opened, by either end.
     pub channels_opened: u64,
-    /// Channels that ended because they expired or were unused.
+    /// Channels that ended because they expired, were unused, or made room for others; also
+    /// handshakes that peers began and left incomplete for as long.
     pub channels_ended: u64,
     /// Handshake messages that did not decrypt: the sender lacks the keys, or the message was
     /// damaged.
     pub strangers: u64,
-    /// Certificates rejected: signed by another root, for another key, expired, or a client's where
-    /// a server was called.
+    /// Certificates rejected: malformed, signed by another root, for another key, expired or not
+    /// yet valid, or not a server's where a server was called.
     pub untrusted: u64,
-    /// Sealed frames that did not decrypt, or whose channel does not exist.
+    /// Sealed frames that did not decrypt, or whose channel does not exist, is not open, has
+    /// expired, or is of another address.
     pub sealed_forged: u64,
-    /// Sealed frames that arrived before.
+    /// Sealed frames that arrived before, or too late to know whether they did.
     pub sealed_repeated: u64,
     /// Frames dropped because they were not sealed, at an endpoint with credentials.
     pub unsealed: u64,

@@ -157,9 +157,9 @@ pub struct Completion<'a> {
     /// The version of the object that was written or removed; in other answers, their `number`.
     pub version: u64,
     /// In a completion that may turn out not to count: the position of its object in its table.
-    /// Only the server that recovers this position receives the completion; others receive
-    /// [`BEGUN`](Self::BEGUN). A joined completion has no position, as it stands directly before
-    /// its object.
+    /// Only the server that recovers this position, or to which it moves, receives the completion;
+    /// others receive [`BEGUN`](Self::BEGUN). A joined completion has no position, as it stands
+    /// directly before its object.
     pub position: Option<u64>,
     /// The body of the answer, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],

@@ -22,8 +22,8 @@ pub const MAX_SLOTS: usize = 64;
 /// the client.
 pub const FROM_SERVER: u8 = 0x80;
 
-/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until it receives a
-/// [`Kind::Ack`].
+/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory for the response,
+/// which a [`Kind::Ack`] releases.
 pub const HELD: u8 = 0x40;
 
 /// The bits of the slot's number in [`Header::slot`].
@@ -62,7 +62,8 @@ pub enum Kind {
     Pong = 11,
     /// From either end: the session is over.
     Close = 12,
-    /// Client to server: the whole response has arrived; the server need not hold it.
+    /// Client to server: the whole response has arrived, or the call has ended without it; the
+    /// server need not hold the response.
     Ack = 13,
 }
 
@@ -203,8 +204,9 @@ pub struct Packet<'a> {
 /// Splits the first packet off a frame; returns it and the rest of the frame.
 ///
 /// # Errors
-/// [`Malformed`]. The rest of the frame is then lost too, as there is no way to find the next
-/// packet.
+/// [`Malformed`] when the frame is shorter than a header, the kind is unknown, or the header states
+/// more payload than there is. The rest of the frame is then lost too, as there is no way to find
+/// the next packet.
 #[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     let (header, rest) =
@@ -218,8 +220,8 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame is as long as the longest
-/// frame of the session.
+/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame has the length that `mtu`
+/// offers, up to 9000 bytes.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

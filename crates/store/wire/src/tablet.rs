@@ -53,7 +53,7 @@ impl Range {
         (self.first..=self.last).contains(&position)
     }
 
-    /// Returns the positions that are in both ranges.
+    /// Returns the positions that are in both ranges; `None` if there are none.
     #[must_use]
     pub fn overlap(self, other: Self) -> Option<Self> {
         let both = Self { first: self.first.max(other.first), last: self.last.min(other.last) };

@@ -46,7 +46,8 @@ impl TableRecord {
         &self.tablets[self.tablets.partition_point(|tablet| tablet.first <= position) - 1]
     }
 
-    /// Returns the locators of the servers of its tablets, each once.
+    /// Returns the locators of the servers of the table's tablets, each once. One of them is empty
+    /// if some tablet has no server.
     #[must_use]
     pub fn locators(&self) -> Vec<&str> {
         let mut locators: Vec<_> =
@@ -62,7 +63,7 @@ impl TableRecord {
 pub struct ServerRecord {
     /// The server's id.
     pub id: u32,
-    /// Milliseconds since the coordinator last heard of it.
+    /// Milliseconds since the coordinator last heard from the server.
     pub silent_ms: u32,
     /// The server's locator for clients.
     pub locator: String,
@@ -247,8 +248,8 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 /// The objects in the answer to a scan.
 ///
 /// Objects are in the order of their bit-reversed key hashes, and a cursor is the bit-reversed hash
-/// of the last object that was returned. So a scan returns every object exactly once that is not
-/// removed meanwhile, even if the table grows or the server restarts.
+/// of the last object that was returned. So a scan returns every object that exists from its
+/// beginning to its end exactly once, even if the table grows or the server restarts.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],
