@@ -43,7 +43,7 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Bytes of values read.
     pub bytes_received: u64,
-    /// Objects in the table at the end.
+    /// Objects in the table at the end, including the shared number.
     pub objects: usize,
 }
 

@@ -16,7 +16,8 @@ pub const SHARED_KEY: &str = "shared";
 #[derive(Clone, Debug)]
 pub struct SharedCounter {
     /// The largest number of additions in progress at a time. They may be executed in any order,
-    /// but an addition is executed later than any that was begun `depth` additions before it.
+    /// but an addition is executed later than any that was begun at least `depth` additions before
+    /// it.
     depth: usize,
     begun: u64,
     /// All sums up to this one were answers.

@@ -61,7 +61,8 @@ pub type AnswerSink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 pub(crate) struct Pending {
     pub(crate) tag: u64,
     pub(crate) target: ServerHandle,
-    /// The table whose server executes the operation; `None` if the operation has a fixed receiver.
+    /// The table whose server executes the operation; `None` if the operation is for a coordinator,
+    /// or for a server of the caller's choice.
     pub(crate) table: Option<u32>,
     pub(crate) repeats: RepeatRule,
     /// Whether the operation is for the coordinator that leads.
@@ -254,7 +255,7 @@ impl Calls {
         self.redirect.take()
     }
 
-    /// Sends the operation's next attempt to another server.
+    /// Sets the server to which the operation's next attempt is sent.
     pub(crate) fn set_target(&mut self, index: u32, target: ServerHandle) {
         let pending =
             self.entries[index as usize].pending.as_mut().expect("an operation under way");
@@ -532,7 +533,8 @@ fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
 }
 
-/// Returns whether the server was silent, rather than busy or unable to take the request.
+/// Returns whether the server was silent or lost the session, rather than busy or refusing the
+/// session.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
         CallFailure::Deadline { .. }

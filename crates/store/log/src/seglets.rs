@@ -77,8 +77,8 @@ impl Seglets {
     }
 
     /// Takes a run of `want` free seglets. If there is none among the first [`RUNS_SCANNED_MAX`]
-    /// free runs, takes the longest of them; if that has fewer than `min`, takes the next run that
-    /// has at least `min`. `None` if there is no such run.
+    /// free runs, takes the longest of these runs; if the longest has fewer than `min`, takes the
+    /// next run that has at least `min`. Returns `None` if no run has `min`.
     pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
         debug_assert!(0 < min && min <= want);
         while self.taken.get(self.lowest) == Some(&u64::MAX) {

@@ -24,8 +24,8 @@ pub const MAX_REASSEMBLY: usize = 64 << 20;
 /// Limit on the number of messages in reassembly at once, for each of the two roles.
 pub const MAX_ASSEMBLIES: usize = 4096;
 
-/// Bytes of a long message after which its sender needs a grant. Without one, the sender stops once
-/// it has sent at least this number of bytes.
+/// Bytes of a long message after which its sender needs a grant. Without a grant, the sender stops
+/// once it has sent at least this number of bytes.
 pub const UNSCHEDULED_BYTES: usize = 64 << 10;
 
 /// Bytes that a receiver grants a sender beyond those that have arrived.
@@ -36,7 +36,7 @@ pub const GRANT_WINDOW: usize = 128 << 10;
 pub const GRANTED_MESSAGES: usize = 4;
 
 /// One poll stops sending long messages once it has sent this number of bytes, for each of the two
-/// roles, so that the loop stays responsive. The last packet may exceed it.
+/// roles, so that the loop stays responsive. The last packet may exceed this number.
 pub const BURST_BYTES: usize = 256 << 10;
 
 /// Limit on the missing ranges of one message that its receiver requests together, and on those
@@ -87,9 +87,9 @@ pub const DRAIN_RETRY_MICROS: u32 = 10_000;
 /// Silence after which a server forgets a session on which it received nothing but `Connect`.
 pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 
-/// Silence of a client after which a server drops the responses that it holds for this client in
-/// memory of the handler: those not acknowledged, and those not sent completely. A client that
-/// waits for an answer is never silent for this long, as it retransmits at least every [`MAX_RTO`].
+/// Silence of a client after which a server drops the responses whose bodies it holds for this
+/// client: those not acknowledged, and those not sent completely. A client that waits for an answer
+/// is never silent for this long, as it retransmits at least every [`MAX_RTO`].
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
 /// Silence after which a server may end an idle session to make room for a new session of an

@@ -209,8 +209,8 @@ pub enum Request<'a> {
     /// To a coordinator: list all servers. Body of the answer: [`ServerRecord`]s.
     ListServers,
     /// To a coordinator: find the leader. `number` of the answer: the term. Body: the leader's
-    /// locator. Zero and empty when there is only one coordinator. A coordinator that does not lead
-    /// answers [`Status::NotLeading`].
+    /// locator. If there is only one coordinator, the term is zero and the body is empty. A
+    /// coordinator that does not lead answers [`Status::NotLeading`].
     WhoLeads,
     /// Server to coordinator: join the cluster. `number` of the answer: the server's id. Body of
     /// the answer: a counter named `cluster`, the cluster's id, and one named `version`, the
