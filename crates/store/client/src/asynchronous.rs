@@ -209,7 +209,7 @@ macro_rules! methods {
 }
 operations!(methods);
 
-/// The thread's state.
+/// The state of the client's thread.
 struct Runner {
     core: Core,
     idle: Idle,

@@ -83,11 +83,12 @@ pub(crate) struct Pending {
 /// Whether an operation may be sent again although it may have been executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RepeatRule {
-    /// Yes: executing the operation twice has the same effect as once.
+    /// The operation may be sent again: executing it twice has the same effect as once.
     Freely,
-    /// Yes, within [`RETRY_WINDOW`]: the operation has an id by which the server recognizes it.
+    /// The operation may be sent again within [`RETRY_WINDOW`], because it has an id by which the
+    /// server recognizes it.
     ById,
-    /// No.
+    /// The operation must not be sent again once it may have been executed.
     Never,
 }
 

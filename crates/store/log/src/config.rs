@@ -63,10 +63,11 @@ pub struct Config {
 /// Why a log cannot have this configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// The memory is out of range.
+    /// The memory is below [`MIN_MEMORY`] or above [`MAX_MEMORY`].
     #[error("memory of {0} bytes is outside the limits, {MIN_MEMORY} to {MAX_MEMORY}")]
     Memory(usize),
-    /// The segment size is invalid.
+    /// The length of a segment is no multiple of a seglet, is too long, or leaves too little room
+    /// for a digest.
     #[error(
         "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an \
          eighth of the memory, with room for a digest"
@@ -75,18 +76,18 @@ pub enum ConfigError {
     /// Too few segments on disk to hold what fits in memory.
     #[error("{given} segments on disk are too few, {needed} are needed")]
     SegmentsOnDisk {
-        /// The number in the configuration.
+        /// The number of segments on disk in the configuration.
         given: usize,
-        /// The least that works.
+        /// The smallest number that is permitted.
         needed: usize,
     },
     /// The configuration allows too many segments on disk for the memory: the half-filled last
     /// seglet of each segment would take too much of the memory.
     #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
-        /// The number in the configuration.
+        /// The number of segments on disk in the configuration.
         given: usize,
-        /// The most that works.
+        /// The largest number that is permitted.
         most: usize,
     },
     /// The address space could not be reserved.

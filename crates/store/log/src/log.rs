@@ -95,11 +95,11 @@ pub struct Written {
 /// [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Appender {
-    /// Objects.
+    /// A write, of an object or a completion.
     Writer,
-    /// Tombstones, and the completions of removals.
+    /// A removal: a tombstone, and the completion of the removal.
     Remover,
-    /// Headers of the first head, and of heads that the cleaner opens.
+    /// The cleaner, or a log that begins: the header of a new head.
     Cleaner,
 }
 
@@ -231,14 +231,14 @@ impl Log {
         }
     }
 
-    /// Finds an object.
+    /// Finds an object. Returns `None` if there is no such object or its table was dropped.
     #[inline]
     #[must_use]
     pub fn find(&self, table: u32, key: &[u8]) -> Option<Ref> {
         self.find_hashed(self.hash(table, key), table, key)
     }
 
-    /// Finds an object whose hash is known.
+    /// Finds an object like [`find`](Self::find), given the hash of its key.
     #[inline]
     #[must_use]
     pub fn find_hashed(&self, hash: u64, table: u32, key: &[u8]) -> Option<Ref> {

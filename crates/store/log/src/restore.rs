@@ -30,7 +30,7 @@ pub enum RestoreError {
     /// the digest lists the segment, but it was not restored.
     #[error("segment {0} is not expected")]
     Unexpected(u64),
-    /// Bytes that are not an entry.
+    /// The segment contains bytes that are not an entry.
     #[error("segment {segment}: {reason}")]
     Malformed {
         /// The segment.

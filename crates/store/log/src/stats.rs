@@ -30,11 +30,11 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes in free seglets.
     pub free_bytes: u64,
-    /// Segments in memory.
+    /// Segments that have memory. Other segments have only replicas.
     pub segments: u64,
     /// Segments with a replica on disk, including those that wait to be freed.
     pub segments_on_disk: u64,
-    /// Bytes of the hash table.
+    /// Bytes of the hash table's lines that are in use or were in use.
     pub table_bytes: u64,
     /// Bytes ever appended to heads.
     pub appended_bytes: u64,

@@ -6,13 +6,13 @@ use sprat_net::Figure;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Frames received.
+    /// Frames received, of any kind.
     pub frames_in: u64,
     /// Whole packets received.
     pub packets_in: u64,
-    /// Frames sent.
+    /// Frames of packets sent. Handshake messages and empty sealed frames do not count.
     pub frames_out: u64,
-    /// Packets sent.
+    /// Packets packed into frames. Those whose channel was not open were not sent, but count.
     pub packets_out: u64,
 
     /// Calls begun.
@@ -23,7 +23,7 @@ pub struct Counters {
     pub failed: u64,
     /// Requests sent again because no answer came in time; of a long request, its first packet.
     pub retransmissions: u64,
-    /// `Retry` answers received.
+    /// `Retry` answers received to calls in progress.
     pub retries: u64,
     /// Responses that matched no outstanding call.
     pub stale_responses: u64,
@@ -44,7 +44,8 @@ pub struct Counters {
     pub turned_away: u64,
     /// Sessions opened by clients.
     pub sessions_opened: u64,
-    /// Sessions that ended, whether closed or expired.
+    /// Sessions opened by clients that ended: they were closed, expired, made room for others, or
+    /// were lost with their channels.
     pub sessions_ended: u64,
     /// `Refuse` packets sent.
     pub refused: u64,

@@ -352,7 +352,7 @@ pub enum CallFailure {
     /// `Retry` more often than [`Config::max_retries`](crate::Config::max_retries) allows.
     #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
-        /// The wait that the server requested.
+        /// The wait that the server requested, in microseconds.
         retry_micros: u32,
     },
 }

@@ -35,7 +35,7 @@ pub(crate) struct Link {
     /// Index of the session at the peer.
     pub(crate) session: u32,
     pub(crate) token: u32,
-    /// The largest frame, in bytes.
+    /// The largest frame of the session, in bytes, without what sealing adds.
     pub(crate) mtu: u32,
     /// [`FROM_SERVER`] if this end is the server, else 0.
     pub(crate) side: u8,

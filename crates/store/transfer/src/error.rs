@@ -53,7 +53,7 @@ pub enum Error {
     /// The destination of an export has no file name of its own (`/`, `..`).
     #[error("{}: cannot be created: the path does not end in a name", .0.display())]
     NoName(PathBuf),
-    /// The table failed.
+    /// An operation on the table failed.
     #[error(transparent)]
     Table(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -123,7 +123,7 @@ pub enum BadCertificate {
          to {MAX_TABLE_NAME} bytes"
     )]
     Grant,
-    /// The certificate's validity ends before it begins.
+    /// The certificate is valid at no time: `until` is not above `from`.
     #[error("its validity period is empty")]
     Never,
 }

@@ -41,11 +41,11 @@ pub const HELLO_BYTES: usize = 512;
 )]
 #[repr(C)]
 pub struct HandshakeHeader {
-    /// [`HELLO`], [`ANSWER`] or [`PROOF`].
+    /// The kind of the message: [`HELLO`], [`ANSWER`] or [`PROOF`].
     pub kind: u8,
-    /// [`CHANNEL_VERSION`].
+    /// The [`CHANNEL_VERSION`] of the sender.
     pub version: u8,
-    /// Zero.
+    /// Reserved: zero.
     pub reserved: [u8; 2],
     /// Number of the channel at the receiver; zero in a [`HELLO`].
     pub to: U32,
@@ -62,9 +62,9 @@ pub struct HandshakeHeader {
 )]
 #[repr(C)]
 pub struct SealedHeader {
-    /// [`SEALED`].
+    /// Always [`SEALED`].
     pub kind: u8,
-    /// Zero.
+    /// Reserved: zero.
     pub reserved: [u8; 3],
     /// Number of the channel at the receiver.
     pub to: U32,
@@ -98,7 +98,7 @@ pub struct HelloPayload {
 )]
 #[repr(C)]
 pub struct AnswerPayload {
-    /// Number of the channel at its sender.
+    /// Number of the channel at the sender of this answer.
     pub channel: U32,
 }
 

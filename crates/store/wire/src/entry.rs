@@ -120,7 +120,8 @@ pub enum Malformed {
     /// An unknown kind of entry.
     #[error("unknown entry kind {0}")]
     Kind(u8),
-    /// A length beyond the limits.
+    /// The value's length is over [`MAX_VALUE`], or is a counter's length in an entry that is no
+    /// object.
     #[error("entry value of {0} bytes is over the limit")]
     Length(usize),
     /// The checksum does not match.

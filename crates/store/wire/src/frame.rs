@@ -56,7 +56,7 @@ const OLDEST_VERSION: u32 = 1;
 /// First bytes of a log file, in every version.
 pub const FILE_MAGIC: [u8; 8] = *b"SPRATLOG";
 
-/// The unit of writing, bytes.
+/// Bytes of a block, the unit in which the file is written.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// Number of copies of the file header, each in a block of its own.

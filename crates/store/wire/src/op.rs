@@ -360,11 +360,12 @@ pub const MAX_LOADS: usize = 1024;
 pub struct Load {
     /// Table id.
     pub table: U32,
-    /// Requests per second for the tablet.
+    /// Requests per second for the tablet, smoothed over several reports.
     pub requests: U32,
     /// How many of these requests are for the upper half of the tablet's positions.
     pub second_half: U32,
-    /// Bytes of the tablet's objects in the log, keys and headers included.
+    /// Estimate of the bytes of the tablet's objects in the log, keys and headers included: the
+    /// server's bytes of the table, divided in proportion to the ranges of its tablets there.
     pub bytes: U64,
     /// The tablet's positions.
     pub range: RangeBytes,
@@ -373,13 +374,13 @@ pub struct Load {
 /// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Malformed {
-    /// Too few bytes.
+    /// Fewer bytes than the request needs, or a field of another length than it must have.
     #[error("request of {0} bytes is cut short")]
     Short(usize),
     /// An unknown operation.
     #[error("unknown operation {0}")]
     Op(u8),
-    /// An unknown condition.
+    /// An unknown condition, or flags that the operation does not take.
     #[error("unknown condition {0}")]
     Condition(u8),
     /// Bytes behind the request's end, or more bytes than a write to a replica may have.

@@ -124,7 +124,7 @@ impl TryFrom<u32> for Refusal {
 )]
 #[repr(C)]
 pub struct Header {
-    /// A [`Kind`].
+    /// The code of the packet's [`Kind`].
     pub kind: u8,
     /// Number of the request's slot ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
     pub slot: u8,

@@ -166,7 +166,7 @@ pub enum IncrementError {
     /// No reason: the server is older than these codes.
     #[error("the value is not a number of 8 bytes, or the sum overflows")]
     Unknown = 0,
-    /// The value is not 8 bytes.
+    /// The value is not 8 bytes long.
     #[error("the value is not a number: numbers have 8 bytes")]
     Length = 1,
     /// A double cannot be added to an integer counter.

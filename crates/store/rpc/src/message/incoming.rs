@@ -202,7 +202,7 @@ impl Incoming {
         })
     }
 
-    /// Adds a fragment that is [`plausible`].
+    /// Adds a fragment, which must be [`plausible`]. Returns its effect.
     pub(crate) fn add(
         &mut self,
         now: Nanos,

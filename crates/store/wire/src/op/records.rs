@@ -12,7 +12,7 @@ pub struct TableRecord {
     pub id: u32,
     /// The table's name.
     pub name: String,
-    /// Seed of its keys' [positions](crate::tablet::position).
+    /// Seed of the [positions](crate::tablet::position) of the table's keys.
     pub seed: u64,
     /// The table's tablets, ascending: the first begins at zero, and each ends where the next
     /// begins.
@@ -24,7 +24,7 @@ pub struct TableRecord {
 pub struct TabletRecord {
     /// The tablet's first position.
     pub first: u64,
-    /// Id of the server that serves it.
+    /// Id of the server that serves the tablet.
     pub server: u32,
     /// Locator of that server; empty while the tablet has no server.
     pub locator: String,
