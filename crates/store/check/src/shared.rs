@@ -79,7 +79,7 @@ impl SharedCounter {
     /// Checks the counter's value at the end, when no addition is in progress.
     ///
     /// # Errors
-    /// [`Disagreement`] when it is not the number of additions.
+    /// [`Disagreement`] when the value is not the number of additions.
     pub fn verify_end(&self, row: Option<&Row>) -> Result<(), Disagreement> {
         let number = row.map(|row| row.value.as_slice().try_into().map(i64::from_le_bytes));
         let right = match number {

@@ -1,4 +1,4 @@
-//! The asynchronous client: futures over a thread that does the waiting.
+//! The asynchronous client: futures that a thread completes, which waits for the answers.
 
 use crate::blocking::Options;
 use crate::core::{Core, check};

@@ -32,7 +32,8 @@ pub struct Options {
     /// How the thread that waits for answers waits: the caller's own thread in a [`Client`], the
     /// client's thread in an `AsyncClient`.
     pub waiting: Mode,
-    /// The client's identity; without one it can use only a cluster that admits anyone.
+    /// The client's identity. Without an identity the client can use only a cluster that admits
+    /// anyone.
     pub identity: Option<Arc<Identity>>,
 }
 
@@ -210,7 +211,8 @@ impl Client {
         self.core
     }
 
-    /// Lends the client's [`Core`]. Operations submitted to it must end through it.
+    /// Returns the client's [`Core`]. If the caller submits operations to the core, the caller must
+    /// also take their answers from the core's own [`poll`](Core::poll).
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }

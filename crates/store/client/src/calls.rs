@@ -132,7 +132,7 @@ struct RequestSlot {
     pending: Option<Pending>,
     request: Vec<u8>,
     backoff: Duration,
-    /// Sequence number of its last operation with an id.
+    /// Sequence number of the slot's last operation with an id.
     sequence: u64,
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Calls {
     /// Tables that may have moved to other servers.
     doubted: Vec<u32>,
     /// Servers that did not answer the last call, each with whether
-    /// [`take_silent`](Self::take_silent) has yet to report it.
+    /// [`take_silent`](Self::take_silent) still has to report the server.
     silent: Vec<(ServerHandle, bool)>,
     /// A coordinator that does not lead or does not answer, and the locator of the leader that it
     /// named; the locator is empty if it named none.

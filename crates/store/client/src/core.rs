@@ -299,8 +299,9 @@ impl Core {
     /// sends [`Request::TableStats`] to every server of the table and answers with the sums.
     ///
     /// # Errors
-    /// When a limit is exceeded, the table is unknown, or [`Error::TooManyPending`]. Nothing is
-    /// submitted then, and `poll` reports nothing.
+    /// [`Error`] when a key, value or name is over its limit, [`Error::TableDropped`] when the
+    /// table is unknown, and [`Error::TooManyPending`]. Nothing is submitted then, and `poll`
+    /// reports nothing.
     ///
     /// # Panics
     /// When one of the tag's two highest bits is set: they mark the client's own requests.
@@ -335,7 +336,8 @@ impl Core {
     /// Like [`submit`](Self::submit), but to a server of the caller's choice and to no other.
     ///
     /// # Errors
-    /// When a limit is exceeded, or [`Error::TooManyPending`]. Nothing is submitted then.
+    /// [`Error`] when a key, value or name is over its limit, and [`Error::TooManyPending`].
+    /// Nothing is submitted then.
     pub fn submit_to(
         &mut self,
         now: Nanos,

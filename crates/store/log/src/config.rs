@@ -43,7 +43,7 @@ pub enum Durability {
 /// memory.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
+    /// Bytes for the log; the hash table takes about 10 bytes an object in addition.
     pub memory: usize,
     /// Seed of the hash of keys. Cursors of scans stay valid, also across restarts, only while the
     /// seed stays the same.

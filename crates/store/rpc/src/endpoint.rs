@@ -266,7 +266,8 @@ impl<B: Copy> Endpoint<B> {
         client.close(&mut io, session);
     }
 
-    /// Refuses new sessions and requests from now on; requests in progress may end.
+    /// Refuses new sessions and answers new requests with `Retry` from now on; requests in progress
+    /// may end.
     pub fn drain(&mut self) {
         self.server.drain();
     }

@@ -65,7 +65,7 @@ pub const FILE_HEADERS: usize = 2;
 /// Where the first frame begins, bytes from the file's beginning.
 pub const FRAMES_OFFSET: u64 = (FILE_HEADERS * BLOCK_BYTES) as u64;
 
-/// Set in [`FileHeader::server`] of a file of replicas.
+/// The bit that is set in [`FileHeader::server`] of a file of replicas.
 pub const REPLICA_FILE: u64 = 1 << 63;
 
 /// In a file of replicas, the segment of marks that free frames.

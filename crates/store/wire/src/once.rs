@@ -53,7 +53,7 @@ pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// How long servers keep a session on which nothing arrives.
 pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
-/// How long a server keeps a completion at least, counted from when it last heard of the client.
+/// How long a server keeps a completion at least, counted from when it last heard from the client.
 /// The time beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on
 /// their way. A packet that was delayed, in the network or in a stopped process, is accepted only
 /// within a session, and servers forget a session on which nothing arrives for [`SESSION_TTL`].

@@ -204,7 +204,8 @@ pub enum Request<'a> {
         /// Table id.
         table: u32,
     },
-    /// To a coordinator: list all tables. Body of the answer: [`TableRecord`]s.
+    /// To a coordinator: list the tables on which the requester has rights, in the order of their
+    /// names. Body of the answer: [`TableRecord`]s.
     ListTables,
     /// To a coordinator: list all servers. Body of the answer: [`ServerRecord`]s.
     ListServers,

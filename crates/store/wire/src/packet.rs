@@ -160,7 +160,8 @@ impl Header {
         self.slot & FROM_SERVER != 0
     }
 
-    /// Returns whether the server holds memory for this response until the client acknowledges it.
+    /// Returns whether the server holds memory for this response, which an acknowledgement
+    /// releases.
     #[inline]
     #[must_use]
     pub fn held(&self) -> bool {

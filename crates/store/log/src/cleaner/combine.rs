@@ -40,9 +40,9 @@ impl Combination {
 pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
-    /// Position of the log when the combination finished. Entries that it did not move had been
-    /// overwritten or removed before that position. They would be missing if the log lost its end
-    /// up to this position, so the log must be durable up to there first.
+    /// Position of the log when the combination finished. Entries that the combination did not move
+    /// had been overwritten or removed before that position. They would be missing if the log lost
+    /// its end up to this position, so the log must be durable up to there first.
     position: u64,
 }
 

@@ -81,8 +81,9 @@ pub(crate) struct Cleaner {
     pub(super) combination: Option<combine::Combination>,
     /// Finished combinations that no digest lists yet, oldest first.
     pub(super) batches: std::collections::VecDeque<combine::FinishedCombination>,
-    /// Progress of the purge of dropped tables, `None` when there is none: the reversed hash from
-    /// which on objects are still to be purged.
+    /// Progress of the purge of dropped tables and tablets, and of clients that are gone; `None`
+    /// when there is nothing to purge. Objects whose reversed hash is at least this number are
+    /// still to be examined.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
     pub(super) stats: CleanerStats,

@@ -86,8 +86,8 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
 }
 
 /// Appends the record of a server to a body. If the server has a rack, a space and the rack follow
-/// its locator. So a record of a program from before there were racks still parses; its server has
-/// no rack.
+/// its locator. So a record of a program that is older than racks still parses; its server has no
+/// rack.
 ///
 /// # Panics
 /// When locator and rack together are too long: see [`fits_record`].
