@@ -63,7 +63,8 @@ impl TableRecord {
 pub struct ServerRecord {
     /// The server's id.
     pub id: u32,
-    /// Milliseconds since the coordinator last heard from the server.
+    /// Milliseconds since the coordinator last heard from the server; `u32::MAX` if it has not
+    /// heard from the server since its own start. Zero in an [`Assignment`](super::Assignment).
     pub silent_ms: u32,
     /// The server's locator for clients.
     pub locator: String,
