@@ -64,7 +64,7 @@ pub struct ServerRecord {
     /// The server's id.
     pub id: u32,
     /// Milliseconds since the coordinator last heard from the server; `u32::MAX` if it has not
-    /// heard from the server since its own start. Zero in an [`Assignment`](super::Assignment).
+    /// heard from the server yet. Zero in an [`Assignment`](super::Assignment).
     pub silent_ms: u32,
     /// The server's locator for clients.
     pub locator: String,
