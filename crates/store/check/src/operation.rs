@@ -19,12 +19,12 @@ pub enum Action {
     Put {
         /// The value.
         content: Content,
-        /// The condition.
+        /// The condition under which the value is stored.
         condition: Condition,
     },
     /// Removes the object.
     Remove {
-        /// The condition.
+        /// The condition under which the object is removed.
         condition: Condition,
     },
     /// Adds to a 64-bit integer.

@@ -27,15 +27,15 @@ pub struct CheckError {
 /// Counts of a check's operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Gets.
+    /// Gets begun.
     pub gets: u64,
-    /// Puts.
+    /// Puts begun.
     pub puts: u64,
-    /// Removals.
+    /// Removals begun.
     pub removals: u64,
-    /// Increments, including those of the shared number.
+    /// Increments begun, including those of the shared number.
     pub increments: u64,
-    /// Increments of the shared number; several of them are in progress at a time.
+    /// Increments of the shared number that were begun; several of them are in progress at a time.
     pub shared: u64,
     /// Answers that a condition does not hold, or that a value is not a number.
     pub refusals: u64,
@@ -43,7 +43,7 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Bytes of values read.
     pub bytes_received: u64,
-    /// Objects in the table at the end.
+    /// Objects in the table at the end, including the shared number.
     pub objects: usize,
 }
 

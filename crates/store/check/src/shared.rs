@@ -16,7 +16,8 @@ pub const SHARED_KEY: &str = "shared";
 #[derive(Clone, Debug)]
 pub struct SharedCounter {
     /// The largest number of additions in progress at a time. They may be executed in any order,
-    /// but an addition is executed later than any that was begun `depth` additions before it.
+    /// but an addition is executed later than any that was begun at least `depth` additions before
+    /// it.
     depth: usize,
     begun: u64,
     /// All sums up to this one were answers.
@@ -78,7 +79,7 @@ impl SharedCounter {
     /// Checks the counter's value at the end, when no addition is in progress.
     ///
     /// # Errors
-    /// [`Disagreement`] when it is not the number of additions.
+    /// [`Disagreement`] when the value is not the number of additions.
     pub fn verify_end(&self, row: Option<&Row>) -> Result<(), Disagreement> {
         let number = row.map(|row| row.value.as_slice().try_into().map(i64::from_le_bytes));
         let right = match number {

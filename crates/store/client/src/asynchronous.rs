@@ -1,4 +1,4 @@
-//! The asynchronous client: futures over a thread that does the waiting.
+//! The asynchronous client: futures that a thread completes, which waits for the answers.
 
 use crate::blocking::Options;
 use crate::core::{Core, check};
@@ -38,8 +38,8 @@ struct Submission {
 ///
 /// Each method submits an operation and returns a [`Call`], a future for any executor. One thread,
 /// shared by all clones, polls the network and wakes the futures; it ends when the last clone is
-/// dropped and the operations in progress have ended. An operation begins when its method is
-/// called, not when the future is first polled.
+/// dropped and the operations in progress have ended, or when a driver fails. An operation begins
+/// when its method is called, not when the future is first polled.
 #[derive(Clone)]
 pub struct AsyncClient {
     submissions: SyncSender<Submission>,
@@ -110,7 +110,8 @@ impl AsyncClient {
     /// Connects to a cluster and starts the thread.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a locator is invalid or the thread cannot be started.
+    /// [`Error::Endpoint`] for the causes of [`Core::new`], when a locator is invalid, or when the
+    /// thread cannot be started.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
         let (submissions, inbox) = sync_channel(MAX_QUEUED);
@@ -159,7 +160,7 @@ impl AsyncClient {
         Ok(Self { submissions, wake_handle, coordinator: named.into() })
     }
 
-    /// Hands an operation to the thread.
+    /// Hands an operation to the thread. If that is not possible, returns a call that has failed.
     fn execute<A, T: Send + 'static>(
         &self,
         operation: Operation<
@@ -208,7 +209,7 @@ macro_rules! methods {
 }
 operations!(methods);
 
-/// The thread's state.
+/// The state of the client's thread.
 struct Runner {
     core: Core,
     idle: Idle,

@@ -29,9 +29,11 @@ pub struct Options {
     /// Whether an operation waits until its timeout for coordinators that refuse connections,
     /// instead of failing at once: [`Core::wait_for_coordinators`].
     pub patient: bool,
-    /// What the calling thread does while it waits.
+    /// How the thread that waits for answers waits: the caller's own thread in a [`Client`], the
+    /// client's thread in an `AsyncClient`.
     pub waiting: Mode,
-    /// The client's identity; without one it can use only a cluster that admits anyone.
+    /// The client's identity. Without an identity the client can use only a cluster that admits
+    /// anyone.
     pub identity: Option<Arc<Identity>>,
 }
 
@@ -114,7 +116,8 @@ impl Client {
     /// first operation reports it.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a locator is invalid or its transport cannot be opened.
+    /// [`Error::Endpoint`] for the causes of [`Core::new`], when a locator is invalid, or when the
+    /// system provides nothing to wait on.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
         let seed = random();
@@ -151,7 +154,8 @@ impl Client {
     /// Submits an operation without waiting for it; see [`wait`](Self::wait). It is sent at once.
     ///
     /// # Errors
-    /// Errors that are found before anything is sent, such as [`Error::TooManyPending`].
+    /// Errors that are found before anything is sent, such as [`Error::TooManyPending`], and
+    /// [`Error::Endpoint`] when a driver fails.
     pub fn submit(&mut self, request: &Request<'_>) -> Result<Ticket, Error> {
         let (now, tag) = (self.now(), self.next_tag());
         self.core.submit(now, tag, request, now + self.timeout)?;
@@ -182,7 +186,7 @@ impl Client {
     /// Like [`wait`](Self::wait), but passes an answer of any status to `take`.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// [`Error`] when no answer to the operation arrives in time, or none can.
     ///
     /// # Panics
     /// When the ticket was waited for before.
@@ -207,7 +211,8 @@ impl Client {
         self.core
     }
 
-    /// Lends the client's [`Core`]. Operations submitted to it must end through it.
+    /// Returns the client's [`Core`]. If the caller submits operations to the core, the caller must
+    /// also take their answers from the core's own [`poll`](Core::poll).
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }

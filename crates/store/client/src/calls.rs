@@ -61,7 +61,8 @@ pub type AnswerSink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 pub(crate) struct Pending {
     pub(crate) tag: u64,
     pub(crate) target: ServerHandle,
-    /// The table whose server executes the operation; `None` if the operation has a fixed receiver.
+    /// The table whose server executes the operation; `None` if the operation is for a coordinator,
+    /// or for a server of the caller's choice.
     pub(crate) table: Option<u32>,
     pub(crate) repeats: RepeatRule,
     /// Whether the operation is for the coordinator that leads.
@@ -82,11 +83,12 @@ pub(crate) struct Pending {
 /// Whether an operation may be sent again although it may have been executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RepeatRule {
-    /// Yes: executing the operation twice has the same effect as once.
+    /// The operation may be sent again: executing it twice has the same effect as once.
     Freely,
-    /// Yes, within [`RETRY_WINDOW`]: the operation has an id by which the server recognizes it.
+    /// The operation may be sent again within [`RETRY_WINDOW`], because it has an id by which the
+    /// server recognizes it.
     ById,
-    /// No.
+    /// The operation must not be sent again once it may have been executed.
     Never,
 }
 
@@ -130,7 +132,7 @@ struct RequestSlot {
     pending: Option<Pending>,
     request: Vec<u8>,
     backoff: Duration,
-    /// Sequence number of its last operation with an id.
+    /// Sequence number of the slot's last operation with an id.
     sequence: u64,
 }
 
@@ -146,7 +148,7 @@ pub(crate) struct Calls {
     /// Tables that may have moved to other servers.
     doubted: Vec<u32>,
     /// Servers that did not answer the last call, each with whether
-    /// [`take_silent`](Self::take_silent) has yet to report it.
+    /// [`take_silent`](Self::take_silent) still has to report the server.
     silent: Vec<(ServerHandle, bool)>,
     /// A coordinator that does not lead or does not answer, and the locator of the leader that it
     /// named; the locator is empty if it named none.
@@ -254,7 +256,7 @@ impl Calls {
         self.redirect.take()
     }
 
-    /// Sends the operation's next attempt to another server.
+    /// Sets the server to which the operation's next attempt is sent.
     pub(crate) fn set_target(&mut self, index: u32, target: ServerHandle) {
         let pending =
             self.entries[index as usize].pending.as_mut().expect("an operation under way");
@@ -532,7 +534,8 @@ fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
 }
 
-/// Returns whether the server was silent, rather than busy or unable to take the request.
+/// Returns whether the server was silent or lost the session, rather than busy or refusing the
+/// session.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
         CallFailure::Deadline { .. }

@@ -32,10 +32,12 @@ pub const MAX_COORDINATORS: usize = 8;
 /// server that needs one more cannot be reached.
 pub const MAX_PORTS: usize = 4;
 
-/// Number of iterations after which a port without calls is polled again.
+/// Every `IDLE_ITERATIONS`th poll of the core also polls the ports that have no calls and no timer
+/// that is due.
 const IDLE_ITERATIONS: u32 = 1024;
 
-/// Tag bit of the client's own requests; it is clear in the tags of operations.
+/// Tag bit of the client's own requests for the location of a table; the other bits are the table's
+/// id. The bit is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
 
 /// Tag bits that mark the client's own requests.
@@ -243,7 +245,8 @@ impl Core {
     }
 
     /// Uses another coordinator from now on: the one at the locator `named`, or the next in the
-    /// list if `named` is not a usable locator or is the current one.
+    /// list if `named` is not a usable locator, is the current one, or is a new one although there
+    /// are [`MAX_COORDINATORS`] already.
     pub fn switch_coordinator(&mut self, named: &str) {
         let named = named.parse().ok().and_then(|locator| self.target(&locator).ok());
         let known = named.and_then(|named| self.coordinators.iter().position(|&one| one == named));
@@ -296,8 +299,9 @@ impl Core {
     /// sends [`Request::TableStats`] to every server of the table and answers with the sums.
     ///
     /// # Errors
-    /// When a limit is exceeded, the table is unknown, or [`Error::TooManyPending`]. Nothing is
-    /// submitted then, and `poll` reports nothing.
+    /// [`Error`] when a key, value or name is over its limit, [`Error::TableDropped`] when the
+    /// table is unknown, and [`Error::TooManyPending`]. Nothing is submitted then, and `poll`
+    /// reports nothing.
     ///
     /// # Panics
     /// When one of the tag's two highest bits is set: they mark the client's own requests.
@@ -332,7 +336,8 @@ impl Core {
     /// Like [`submit`](Self::submit), but to a server of the caller's choice and to no other.
     ///
     /// # Errors
-    /// When a limit is exceeded, or [`Error::TooManyPending`]. Nothing is submitted then.
+    /// [`Error`] when a key, value or name is over its limit, and [`Error::TooManyPending`].
+    /// Nothing is submitted then.
     pub fn submit_to(
         &mut self,
         now: Nanos,
@@ -417,8 +422,7 @@ impl Core {
     /// again before it sleeps.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a driver can no longer receive, or the coordinator named a server
-    /// that cannot be reached.
+    /// [`Error::Endpoint`] when a driver can no longer receive.
     pub fn poll(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Result<bool, Error> {
         self.iterations = self.iterations.wrapping_add(1);
         let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
@@ -564,8 +568,10 @@ impl Core {
         self.ports[port].ping(peer.ip(), number, bytes)
     }
 
-    /// Records when the next request to a table's server is handed to the driver, and when its
-    /// answer comes from the driver; [`request_times`](Self::request_times) returns these times.
+    /// Records when the next frame goes to the driver that reaches the server of a table's first
+    /// tablet, and when the last frame comes from that driver. Call it when no other operation is
+    /// in progress, so that these are the frames of the next request and its answer;
+    /// [`request_times`](Self::request_times) returns these times.
     ///
     /// # Errors
     /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.

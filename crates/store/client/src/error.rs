@@ -140,7 +140,8 @@ pub enum Error {
         /// The server that refused.
         server: String,
     },
-    /// An endpoint cannot be opened or reached at all.
+    /// A locator is invalid, a transport cannot be opened or has failed, the identity is not valid
+    /// now, or the client's thread has ended.
     #[error("{0}")]
     Endpoint(String),
     /// The answer cannot be parsed: the server has another version, or a fault.

@@ -1,7 +1,8 @@
 //! The Rust client of the store: blocking and asynchronous, pipelined.
 //!
-//! - [`Client`]: one call after another on the caller's own thread, which spins while it waits
-//!   (lowest latency); or many calls at once with [`Client::submit`] and [`Client::wait`].
+//! - [`Client`]: one call after another on the caller's own thread, which spins or sleeps while it
+//!   waits ([`Options::waiting`]); or many calls at once with [`Client::submit`] and
+//!   [`Client::wait`].
 //! - [`AsyncClient`]: futures for any executor; a thread of the client does the waiting.
 //! - [`Core`]: the basis of both, without clock or thread, for load generators and the simulator.
 //!

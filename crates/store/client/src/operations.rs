@@ -302,7 +302,7 @@ macro_rules! operations {
                 Operation::new(Request::Drain { server, drain }, nothing)
             }
 
-            /// Lists all tables by name.
+            /// Lists the tables on which this client has rights, in the order of their names.
             ///
             /// # Errors
             /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be

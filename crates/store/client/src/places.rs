@@ -76,14 +76,16 @@ impl LocationCache {
         }
     }
 
-    /// Marks as stale the locations of tables on a silent server: their tablets may have moved.
+    /// Marks as stale the locations of tables on a silent server, because their tablets may have
+    /// moved.
     pub(crate) fn doubt(&mut self, silent: ServerHandle) {
         for (_, place) in &mut self.known {
             place.stale |= place.tablets.iter().any(|&(_, target)| target == Some(silent));
         }
     }
 
-    /// Marks a table's location as current: the coordinator did not know a newer one.
+    /// Marks a table's location as not stale although the coordinator gave no usable answer, so
+    /// that operations try the known servers again.
     pub(crate) fn keep(&mut self, table: u32) {
         if let Ok(at) = self.known.binary_search_by_key(&table, |&(id, _)| id) {
             self.known[at].1.stale = false;

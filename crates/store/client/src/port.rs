@@ -23,13 +23,14 @@ pub(crate) struct Port {
 }
 
 /// When a request and its answer passed between the client and its driver, as [`stamp`]s; 0 for
-/// what has not happened yet.
+/// what has not happened yet. Frames of other requests count too if they are sent or received
+/// meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestTimes {
     on: bool,
-    /// When the driver took over the request.
+    /// When the driver took over the first frame after recording began.
     pub sent: u64,
-    /// When the driver handed over the last frame of the answer.
+    /// When the driver handed over the last frame so far.
     pub received: u64,
 }
 

@@ -67,9 +67,9 @@ impl Root {
     /// Loads a root from a file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError::System`] when the file cannot be opened or read, [`FileError::Open`] when its
-    /// mode gives others than its owner access, and [`FileError::Damaged`] when it is no root's
-    /// file, is longer than `MAX_FILE`, or is damaged.
+    /// [`FileError::System`] when the file cannot be opened or read or is not UTF-8,
+    /// [`FileError::Open`] when its mode gives others than its owner access, and
+    /// [`FileError::Damaged`] when it is no root's file, is longer than `MAX_FILE`, or is damaged.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, ROOT)?;
         match bytes.as_chunks::<KEY_BYTES>() {
@@ -91,10 +91,10 @@ impl Identity {
     /// Loads an identity from a file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError::System`] when the file cannot be opened or read, [`FileError::Open`] when its
-    /// mode gives others than its owner access, and [`FileError::Damaged`] when it is no identity's
-    /// file, is longer than `MAX_FILE`, or is damaged. An identity whose parts do not belong
-    /// together counts as damaged.
+    /// [`FileError::System`] when the file cannot be opened or read or is not UTF-8,
+    /// [`FileError::Open`] when its mode gives others than its owner access, and
+    /// [`FileError::Damaged`] when it is no identity's file, is longer than `MAX_FILE`, or is
+    /// damaged. An identity whose parts do not belong together counts as damaged.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, IDENTITY)?;
         let damage = |what: String| damaged(path, what);

@@ -8,8 +8,8 @@ use sprat_wire::certificate::{BadCertificate, CONTEXT, KEY_BYTES};
 use std::fmt;
 use thiserror::Error;
 
-/// The key of a cluster, which signs its members' certificates. Whoever has this key can issue any
-/// identity, so it must not be kept on a server.
+/// The key of a cluster, which signs its members' certificates, and the cluster's door key. Anyone
+/// who has them can issue any identity, so they must not be kept on a server.
 pub struct Root {
     pub(crate) seed: [u8; KEY_BYTES],
     pub(crate) door_key: [u8; KEY_BYTES],
@@ -64,8 +64,9 @@ impl Root {
     /// Issues an identity, with a new secret key.
     ///
     /// # Errors
-    /// [`IssueError::Terms`] when the name, a grant or the period of validity is invalid, and
-    /// [`IssueError::Entropy`] when the operating system provides no random bytes.
+    /// [`IssueError::Terms`] when the name, a grant or the period of validity is invalid or the
+    /// certificate would be too long, and [`IssueError::Entropy`] when the operating system
+    /// provides no random bytes.
     pub fn issue(&self, terms: &Terms) -> Result<Identity, IssueError> {
         let secret = crate::random()?;
         let Terms { role, name, grants, valid: (from, until) } = terms.clone();

@@ -91,7 +91,8 @@ struct Raw {
 
 #[cfg(not(miri))]
 impl Raw {
-    /// Maps `bytes` and returns the address of the first huge page in the mapping.
+    /// Maps `bytes` bytes and a huge page more. Returns the mapping and the first address in it
+    /// that is aligned to a huge page.
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
         // One huge page is added, so that the mapping contains an aligned range of the wanted

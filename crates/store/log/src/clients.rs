@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-/// The largest number of clients whose completions are kept at once. Operations of further clients
-/// that need a completion are refused.
+/// The largest number of clients whose operations can be completed. If this number of clients is
+/// known, a master answers `Retry` to operations of other clients that need a completion.
+/// Completions that the log restores or adopts may exceed this number.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Clients, and the generation when the log last heard from each.

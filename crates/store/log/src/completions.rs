@@ -76,7 +76,8 @@ impl Log {
     }
 
     /// Revokes a completion that was [adopted](Self::adopt_completion) and turned out not to count:
-    /// from then on the log only knows that the operation was begun.
+    /// from then on the log only knows that the operation was begun. Does nothing if the table was
+    /// dropped, or if the log knows a later operation of the slot.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry that replaces the completion,

@@ -43,16 +43,17 @@ pub enum Durability {
 /// memory.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
+    /// Bytes for the log; the hash table takes about 10 bytes an object in addition.
     pub memory: usize,
     /// Seed of the hash of keys. Cursors of scans stay valid, also across restarts, only while the
     /// seed stays the same.
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// The largest length of a segment, in bytes, a multiple of a seglet. A head's header, with
-    /// eight bytes for each segment on disk, must fit into half of a segment. An entry that does
-    /// not fit into a segment after the header is refused.
+    /// The largest length of a segment, in bytes: a multiple of a seglet, at most 8 MB and at most
+    /// an eighth of the memory. A head's header, with eight bytes for each segment on disk, must
+    /// fit into half of a segment. An entry that does not fit into a segment after the header is
+    /// refused.
     pub segment_bytes: usize,
     /// The largest number of segments with a replica on disk at any time, including segments that
     /// wait to be freed.
@@ -62,10 +63,11 @@ pub struct Config {
 /// Why a log cannot have this configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// The memory is out of range.
+    /// The memory is below [`MIN_MEMORY`] or above [`MAX_MEMORY`].
     #[error("memory of {0} bytes is outside the limits, {MIN_MEMORY} to {MAX_MEMORY}")]
     Memory(usize),
-    /// The segment size is invalid.
+    /// The length of a segment is no multiple of a seglet, is too long, or leaves too little room
+    /// for a digest.
     #[error(
         "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an \
          eighth of the memory, with room for a digest"
@@ -74,18 +76,18 @@ pub enum ConfigError {
     /// Too few segments on disk to hold what fits in memory.
     #[error("{given} segments on disk are too few, {needed} are needed")]
     SegmentsOnDisk {
-        /// The number in the configuration.
+        /// The number of segments on disk in the configuration.
         given: usize,
-        /// The least that works.
+        /// The smallest number that is permitted.
         needed: usize,
     },
     /// The configuration allows too many segments on disk for the memory: the half-filled last
     /// seglet of each segment would take too much of the memory.
     #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
-        /// The number in the configuration.
+        /// The number of segments on disk in the configuration.
         given: usize,
-        /// The most that works.
+        /// The largest number that is permitted.
         most: usize,
     },
     /// The address space could not be reserved.

@@ -36,8 +36,8 @@ impl SegmentCopy {
 }
 
 impl Log {
-    /// Begins to copy a segment. Returns `None` when the segment is not wholly durable, or is about
-    /// to be freed because it is being combined with others.
+    /// Begins to copy a segment. Returns `None` when the segment is unknown or not wholly durable,
+    /// or when the cleaner moves, or has moved, its live entries to survivors.
     pub fn begin_copy(&mut self, segment: u64) -> Option<SegmentCopy> {
         let slot = *self.memory.by_id.get(&segment)?;
         let combination = self.cleaner.combination.as_ref();

@@ -2,9 +2,9 @@
 //! cleaner.
 //!
 //! A [`Log`] keeps objects in a sequence of *segments*. An object has a key in a numbered table,
-//! and a value. New entries go to the last segment, the *head*. A hash table finds the newest entry
-//! of each key. The *cleaner* frees the memory of dead entries. A log uses no network, disk, clock
-//! or lock: one thread owns it, hands the log's bytes to the disk, and reports to the log which of
+//! and a value. New entries go to one segment, the *head*. A hash table finds the newest entry of
+//! each key. The *cleaner* frees the memory of dead entries. A log uses no network, disk, clock or
+//! lock: one thread owns it, hands the log's bytes to the disk, and reports to the log which of
 //! them are durable.
 //!
 //! # Invariants between any two calls

@@ -35,13 +35,14 @@ const RESERVE_MAX: usize = 24;
 /// writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
-/// Free seglets that only removals may take. They hold the tombstones and completions of some
-/// hundred removals, so that a log can be emptied however full it is.
+/// Number of free seglets that only removals, and headers of heads that the cleaner opens, may
+/// take. They hold the tombstones and completions of some hundred removals, so that a log can be
+/// emptied however full it is.
 pub(crate) const REMOVALS: usize = 1;
 
-/// Slices of cleaning that one writer runs before its write is refused. For each seglet of memory,
-/// [`FORCED_SLICES_PER_SEGLET`] slices are added. Together they are enough to clean all memory
-/// twice.
+/// Limit on the slices of cleaning that one write runs before it is refused. For each seglet of
+/// memory, [`FORCED_SLICES_PER_SEGLET`] slices are added to the limit. Together they are enough to
+/// clean all memory twice.
 const FORCED_SLICES: usize = 256;
 
 /// Slices in addition for each seglet of memory, see [`FORCED_SLICES`].
@@ -58,8 +59,8 @@ pub enum Full {
     /// some objects must be removed first, or the disk needs more room.
     #[error("the disk is full")]
     Disk,
-    /// There is dead data, but it can be cleaned only when more of the log is durable or pins are
-    /// released. Retry after either has happened.
+    /// There is no room now, but there may be room after more of the log is durable or pins are
+    /// released, because dead data can be cleaned then. Retry after either has happened.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }
@@ -94,19 +95,19 @@ pub struct Written {
 /// [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Appender {
-    /// Objects.
+    /// A write, of an object or a completion.
     Writer,
-    /// Tombstones, and the completions of removals.
+    /// A removal: a tombstone, and the completion of the removal.
     Remover,
-    /// Headers that list survivors.
+    /// The cleaner, or a log that begins: the header of a new head.
     Cleaner,
 }
 
 /// A log-structured memory: objects by table and key, in segments.
 ///
-/// One thread owns a log, and every call returns without waiting. Writes ([`put`](Self::put),
-/// [`remove`](Self::remove)) append to the head and clean as much as they need; call
-/// [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner does the following:
+/// One thread owns a log, and no call blocks. Writes ([`put`](Self::put), [`remove`](Self::remove))
+/// append to the head and clean as much as they need; call [`clean`](Self::clean) when idle. With
+/// [`Durability::Tracked`] the owner does the following:
 /// - It takes bytes from [`next_pending`](Self::next_pending), replicates them, and reports them
 ///   with [`mark_submitted`](Self::mark_submitted) and [`mark_durable`](Self::mark_durable).
 /// - It acknowledges a write once [`durable_position`](Self::durable_position) has reached the
@@ -127,9 +128,10 @@ pub struct Log {
     pub(crate) tombstone_table: Option<Table>,
     /// Segment that writers append to.
     pub(crate) head: u32,
-    /// Heads that are not both sealed and durable, oldest first; the last is `head`.
+    /// Heads that are not yet sealed and wholly durable, oldest first; the last is `head`. Empty if
+    /// there is no disk.
     pub(crate) heads: VecDeque<u32>,
-    /// Survivors that are not both sealed and durable.
+    /// Survivors that are not yet sealed and wholly durable. Empty if there is no disk.
     pub(crate) survivors: Vec<u32>,
     /// Segments whose replicas may be freed.
     pub(crate) reclaimable: Vec<u64>,
@@ -229,14 +231,14 @@ impl Log {
         }
     }
 
-    /// Finds an object.
+    /// Finds an object. Returns `None` if there is no such object or its table was dropped.
     #[inline]
     #[must_use]
     pub fn find(&self, table: u32, key: &[u8]) -> Option<Ref> {
         self.find_hashed(self.hash(table, key), table, key)
     }
 
-    /// Finds an object whose hash is known.
+    /// Finds an object like [`find`](Self::find), given the hash of its key.
     #[inline]
     #[must_use]
     pub fn find_hashed(&self, hash: u64, table: u32, key: &[u8]) -> Option<Ref> {
@@ -343,8 +345,8 @@ impl Log {
         version <= self.head_version
     }
 
-    /// Returns the version of an object written to a new key: above that of every object ever
-    /// removed.
+    /// Returns the version that the next object of a new key gets. It is above the version of every
+    /// object ever removed.
     #[must_use]
     pub fn least_version(&self) -> u64 {
         self.safe_version
@@ -557,8 +559,8 @@ impl Log {
             * LIVE_SHARE.0
     }
 
-    /// Refuses an entry that would exceed the capacity: the cleaner would find less and less to
-    /// clean.
+    /// Refuses an entry that would exceed the capacity, because with more live data the cleaner
+    /// would find less and less to clean.
     fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
         if self.object_bytes + len <= self.capacity() {
             return Ok(());

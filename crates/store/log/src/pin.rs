@@ -18,7 +18,7 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Version of the object.
+    /// Returns the version of the object.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version

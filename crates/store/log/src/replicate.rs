@@ -77,7 +77,8 @@ impl Log {
         }
     }
 
-    /// Returns whether an entry would be found after a crash at this moment.
+    /// Returns whether an entry would be found after a crash at this moment. Always true if there
+    /// is no disk.
     #[must_use]
     pub fn is_durable(&self, reference: Ref) -> bool {
         let segment = self.memory.segment(self.memory.seglets.owner(reference.address));
@@ -119,7 +120,8 @@ impl Log {
     }
 
     /// Returns the beginning of a range of a segment's bytes, at most [`PENDING_SLICES`] slices. If
-    /// `most` bytes are less than that, returns the whole entries that fit into `most` bytes.
+    /// these slices have more than `most` bytes, returns only the whole entries that fit into
+    /// `most` bytes.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -203,8 +205,9 @@ impl Log {
     /// that its seal was too.
     ///
     /// # Panics
-    /// When the segment is unknown, or has fewer bytes, or more bytes were reported before, or the
-    /// seal comes before the last byte: an error of the caller.
+    /// When the segment is unknown, or has fewer bytes, or more bytes were reported before, or
+    /// `sealed` is true before the segment is sealed or without its last byte: an error of the
+    /// caller.
     pub fn mark_submitted(&mut self, segment: u64, up_to: usize, sealed: bool) {
         let slot = self.memory.by_id[&segment];
         let segment = self.memory.segment_mut(slot);
@@ -249,7 +252,8 @@ impl Log {
         }
     }
 
-    /// Returns the id of the head, and the number of its bytes that were not handed out yet.
+    /// Returns the id of the head, and the number of its bytes that were not reported as submitted
+    /// yet.
     #[must_use]
     pub fn head_pending(&self) -> (u64, usize) {
         let head = self.memory.segment(self.head);

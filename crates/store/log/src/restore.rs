@@ -30,7 +30,7 @@ pub enum RestoreError {
     /// the digest lists the segment, but it was not restored.
     #[error("segment {0} is not expected")]
     Unexpected(u64),
-    /// Bytes that are not an entry.
+    /// The segment contains bytes that are not an entry.
     #[error("segment {segment}: {reason}")]
     Malformed {
         /// The segment.
@@ -160,7 +160,7 @@ impl Restore {
     ///
     /// # Errors
     /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,
-    /// [`RestoreError::Full`] if no memory is left.
+    /// [`RestoreError::Full`] if memory or the disk has no room for the new head.
     pub fn finish(self, highest_id: u64) -> Result<Log, RestoreError> {
         let mut log = self.log;
         if let Some((_, missing)) = log.memory.segments().find(|(_, segment)| !segment.closed) {

@@ -76,8 +76,9 @@ impl Seglets {
         self.taken[seglet / 64] & (1 << (seglet % 64)) == 0
     }
 
-    /// Takes a run of `want` free seglets. If there is none, takes the longest run found that has
-    /// at least `min`.
+    /// Takes a run of `want` free seglets. If there is none among the first [`RUNS_SCANNED_MAX`]
+    /// free runs, takes the longest of these runs; if the longest has fewer than `min`, takes the
+    /// next run that has at least `min`. Returns `None` if no run has `min`.
     pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
         debug_assert!(0 < min && min <= want);
         while self.taken.get(self.lowest) == Some(&u64::MAX) {

@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 /// bytes unused at an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// An extent for a long entry has at least this number of seglets, and at least twice the seglets
-/// of the entry, so that little of the extent's end is unused.
+/// A new extent for a long entry gets at least this number of seglets, and at least twice the
+/// seglets of the entry, so that little of the extent's end is unused. If there is no such run, it
+/// gets as few as the entry needs.
 const LONG_RUN: usize = 8;
 
-/// Seglets that a segment takes at a time when memory is plentiful: the number in a huge page.
+/// Seglets that a segment takes at a time when memory is plentiful and the entry needs no more: the
+/// number in a huge page.
 const EXTENT_GROWTH: usize = 32;
 
 /// A contiguous piece of a segment's memory: whole entries, then room for more.
@@ -69,13 +71,14 @@ pub(crate) struct Segment {
     pub(crate) live: usize,
     /// Bytes of the tombstones in `live`.
     pub(crate) tombstones: usize,
-    /// Position of the log when the segment's entries were written. The cleaner computes the
-    /// segment's age from this position.
+    /// Position of the log when the segment was opened. For a survivor: the mean of its sources'
+    /// positions, weighted by their live bytes. The cleaner computes the segment's age from this
+    /// position.
     pub(crate) written_at: u64,
     /// For a head: position of the log at the head's first byte.
     pub(crate) base: u64,
-    /// For a head: length of its header, and the segments whose replicas may be freed when the head
-    /// is durable.
+    /// For a head: length of its header, and the ids of the segments whose replicas may be freed
+    /// when that header is durable.
     pub(crate) header_len: usize,
     pub(crate) freed_segments: Vec<u64>,
     /// Number of readers of the segment's memory.

@@ -30,11 +30,11 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes in free seglets.
     pub free_bytes: u64,
-    /// Segments in memory.
+    /// Segments that have memory. Other segments have only replicas.
     pub segments: u64,
     /// Segments with a replica on disk, including those that wait to be freed.
     pub segments_on_disk: u64,
-    /// Bytes of the hash table.
+    /// Bytes of the hash table's lines that are in use or were in use.
     pub table_bytes: u64,
     /// Bytes ever appended to heads.
     pub appended_bytes: u64,
@@ -92,14 +92,14 @@ impl Log {
         full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Returns the number and the bytes of a table's objects.
+    /// Returns the number and the bytes of a table's objects; zero if the table was dropped.
     #[must_use]
     pub fn table_stats(&self, table: u32) -> TableStats {
         self.tables.stats(table)
     }
 
-    /// Returns huge pages that were used and are wholly free now to the kernel, up to 32 MB a call.
-    /// Useful when a log has become much smaller. Returns the number of bytes.
+    /// Gives huge pages that were used, and are wholly free now, back to the kernel: at most 32 MB
+    /// a call. Useful when a log has become much smaller. Returns the number of bytes given back.
     pub fn release_free_memory(&mut self) -> usize {
         let blocks = self.memory.seglets.take_untouched(RELEASES_MAX);
         for &block in &blocks {

@@ -162,7 +162,7 @@ impl Table {
         if bucket < self.split { hash as usize & (mask << 1 | 1) } else { bucket }
     }
 
-    /// Returns the number of low bits of the hash that a chain's entries have in common.
+    /// Returns the number of low hash bits that all entries in the chain of `hash` have in common.
     pub(crate) fn depth(&self, hash: u64) -> u32 {
         let bucket = self.bucket(hash) & ((1 << self.level) - 1);
         if bucket < self.split { self.level + 1 } else { self.level }

@@ -24,7 +24,8 @@ pub const MAX_REASSEMBLY: usize = 64 << 20;
 /// Limit on the number of messages in reassembly at once, for each of the two roles.
 pub const MAX_ASSEMBLIES: usize = 4096;
 
-/// Bytes of a long message that its sender sends before it has a grant.
+/// Bytes of a long message after which its sender needs a grant. Without a grant, the sender stops
+/// once it has sent at least this number of bytes.
 pub const UNSCHEDULED_BYTES: usize = 64 << 10;
 
 /// Bytes that a receiver grants a sender beyond those that have arrived.
@@ -34,8 +35,8 @@ pub const GRANT_WINDOW: usize = 128 << 10;
 /// the fewest bytes to come.
 pub const GRANTED_MESSAGES: usize = 4;
 
-/// Limit on the bytes of long messages that one poll sends, for each of the two roles, so that the
-/// loop stays responsive.
+/// One poll stops sending long messages once it has sent this number of bytes, for each of the two
+/// roles, so that the loop stays responsive. The last packet may exceed this number.
 pub const BURST_BYTES: usize = 256 << 10;
 
 /// Limit on the missing ranges of one message that its receiver requests together, and on those
@@ -86,13 +87,13 @@ pub const DRAIN_RETRY_MICROS: u32 = 10_000;
 /// Silence after which a server forgets a session on which it received nothing but `Connect`.
 pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 
-/// Silence of a client after which a server drops the responses that it holds for this client:
-/// those not acknowledged, and those not sent completely. A client that waits for an answer is
-/// never silent for so long, as it retransmits at least every [`MAX_RTO`].
+/// Silence of a client after which a server drops the responses whose bodies it holds for this
+/// client: those not acknowledged, and those not sent completely. A client that waits for an answer
+/// is never silent for this long, as it retransmits at least every [`MAX_RTO`].
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
-/// Silence after which a server may end an idle session to make room for a new session of the same
-/// address.
+/// Silence after which a server may end an idle session to make room for a new session of an
+/// address that would then have at least as many sessions.
 pub const IDLE_BEFORE_EVICTION: Duration = Duration::from_secs(1);
 
 /// Number of times that a server asks in vain for the rest of a request before another request may
@@ -105,7 +106,7 @@ pub const MAX_RTO: Duration = Duration::from_millis(500);
 /// The shortest retransmission timeout with a driver that may lose packets.
 pub const MIN_RTO: Duration = Duration::from_millis(2);
 
-/// Retransmission timeout before any round trip was measured.
+/// Retransmission timeout before any round trip was measured, with a driver that may lose packets.
 pub const INITIAL_RTO: Duration = Duration::from_millis(20);
 
 /// The shortest retransmission timeout with a driver that loses packets only when a connection
@@ -138,9 +139,10 @@ pub struct Config {
     /// Number of slots that a client asks for, and that a server grants at most; from [`MIN_SLOTS`]
     /// to [`MAX_SLOTS`].
     pub slots: usize,
-    /// The largest number of sessions that the endpoint keeps as a server.
+    /// The largest number of sessions that the endpoint keeps as a server, at most 2^24.
     pub max_sessions: usize,
-    /// The largest number of sessions that the endpoint opens as a client; it refuses to open more.
+    /// The largest number of sessions that the endpoint opens as a client, at most 2^24; it refuses
+    /// to open more.
     pub max_client_sessions: usize,
     /// The largest number of bytes of long messages in reassembly, for each of the two roles.
     pub max_reassembly: usize,

@@ -6,13 +6,13 @@ use sprat_net::Figure;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Frames received.
+    /// Frames received, of any kind.
     pub frames_in: u64,
     /// Whole packets received.
     pub packets_in: u64,
-    /// Frames sent.
+    /// Frames of packets sent. Handshake messages and empty sealed frames do not count.
     pub frames_out: u64,
-    /// Packets sent.
+    /// Packets packed into frames. Those whose channel was not open were not sent, but count.
     pub packets_out: u64,
 
     /// Calls begun.
@@ -21,9 +21,9 @@ pub struct Counters {
     pub answered: u64,
     /// Calls failed, for any reason.
     pub failed: u64,
-    /// Requests sent again.
+    /// Requests sent again because no answer came in time; of a long request, its first packet.
     pub retransmissions: u64,
-    /// `Retry` answers received.
+    /// `Retry` answers received to calls in progress.
     pub retries: u64,
     /// Responses that matched no outstanding call.
     pub stale_responses: u64,
@@ -44,12 +44,14 @@ pub struct Counters {
     pub turned_away: u64,
     /// Sessions opened by clients.
     pub sessions_opened: u64,
-    /// Sessions that ended, whether closed or expired.
+    /// Sessions opened by clients that ended: they were closed, expired, made room for others, or
+    /// were lost with their channels.
     pub sessions_ended: u64,
     /// `Refuse` packets sent.
     pub refused: u64,
 
-    /// Fragments that had arrived before, or whose message was complete.
+    /// Fragments that had arrived before, or that state another length for their message than
+    /// earlier fragments.
     pub duplicate_fragments: u64,
     /// Fragments dropped because the reassembly memory was full, or had too many messages.
     pub reassembly_full: u64,
@@ -71,10 +73,11 @@ pub struct Counters {
     pub malformed_short: u64,
     /// Packets whose header states more payload than the frame contains.
     pub malformed_truncated: u64,
-    /// Packets of unknown kind, and refusals for an unknown reason.
+    /// Packets of unknown kind.
     pub malformed_kind: u64,
     /// Packets of a kind that this role never receives, packets with a payload that does not fit
-    /// the kind, and responses to requests that were not sent.
+    /// the kind, refusals for an unknown reason, responses to requests that were not sent, and
+    /// handshake messages of another version or length.
     pub malformed_meaning: u64,
     /// Fragments whose offset, length or total is impossible.
     pub malformed_fragment: u64,
@@ -89,17 +92,19 @@ pub struct Counters {
     pub handshakes_late: u64,
     /// Channels opened, by either end.
     pub channels_opened: u64,
-    /// Channels that ended because they expired or were unused.
+    /// Channels that ended because they expired, were unused, or made room for others; also
+    /// handshakes that peers began and left incomplete for as long.
     pub channels_ended: u64,
     /// Handshake messages that did not decrypt: the sender lacks the keys, or the message was
     /// damaged.
     pub strangers: u64,
-    /// Certificates rejected: signed by another root, for another key, expired, or a client's where
-    /// a server was called.
+    /// Certificates rejected: malformed, signed by another root, for another key, expired or not
+    /// yet valid, or not a server's where a server was called.
     pub untrusted: u64,
-    /// Sealed frames that did not decrypt, or whose channel does not exist.
+    /// Sealed frames that did not decrypt, or whose channel does not exist, is not open, has
+    /// expired, or is of another address.
     pub sealed_forged: u64,
-    /// Sealed frames that arrived before.
+    /// Sealed frames that arrived before, or too late to know whether they did.
     pub sealed_repeated: u64,
     /// Frames dropped because they were not sealed, at an endpoint with credentials.
     pub unsealed: u64,

@@ -217,9 +217,9 @@ impl<B: Copy> Endpoint<B> {
     /// [`Handler::completed`] receives its result, at the deadline at the latest.
     ///
     /// # Errors
-    /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
-    /// request is longer than `MAX_MESSAGE`, or the deadline has passed. In these cases no call is
-    /// begun.
+    /// [`CallError`] when the session was closed, no slot of it is free ([`CallError::NoSlot`]),
+    /// the request is longer than `MAX_MESSAGE`, or the deadline has passed. In these cases no call
+    /// is begun.
     #[inline]
     pub fn call<T: Transmit + ?Sized>(
         &mut self,
@@ -266,7 +266,8 @@ impl<B: Copy> Endpoint<B> {
         client.close(&mut io, session);
     }
 
-    /// Refuses new sessions and requests from now on; requests in progress may end.
+    /// Refuses new sessions and answers new requests with `Retry` from now on; requests in progress
+    /// may end.
     pub fn drain(&mut self) {
         self.server.drain();
     }
@@ -288,7 +289,7 @@ impl<B: Copy> Endpoint<B> {
         server.close(&mut io, handler);
     }
 
-    /// Runs due timers, and sends the parts of long messages that grants allow, up to
+    /// Runs due timers, and sends the parts of long messages that grants allow, until it has sent
     /// [`BURST_BYTES`](crate::BURST_BYTES) for each role. Call this after each batch of frames, and
     /// at [`next_deadline`](Self::next_deadline).
     pub fn poll<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)

@@ -72,8 +72,8 @@ impl Handler for NoHandler {
     fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
 }
 
-/// Names a request to the endpoint that received it. An owner may keep it for ever: an answer to a
-/// forgotten request does nothing.
+/// Names a request to the endpoint that received it. An owner may keep it for ever: the endpoint
+/// drops an answer to a request that it has forgotten.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestId {
     pub(crate) session: u32,
@@ -108,7 +108,8 @@ pub enum Outcome<B> {
     /// The owner will answer later, by [`Endpoint::respond`](crate::Endpoint::respond).
     Pending,
     /// The request was not executed, and the endpoint keeps nothing for it. The client sends it
-    /// again after this number of microseconds.
+    /// again after this number of microseconds, or after [`MAX_RETRY_WAIT`](crate::MAX_RETRY_WAIT)
+    /// if that is shorter.
     Retry(u32),
 }
 
@@ -309,7 +310,8 @@ pub enum CallError {
     /// The session was closed.
     #[error("the session was closed")]
     Closed,
-    /// As many calls are outstanding as the session has slots; wait until one ends.
+    /// As many calls are outstanding as the session has slots, or as
+    /// [`MIN_SLOTS`](crate::MIN_SLOTS) while it is being opened; wait until one ends.
     #[error("every slot of the session has a call outstanding")]
     NoSlot,
     /// The request is longer than [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE).
@@ -330,7 +332,7 @@ pub enum CallFailure {
         /// Whether the server may have executed the request, or may yet execute it.
         maybe_executed: bool,
     },
-    /// The server was silent for too long.
+    /// The server was silent for [`Config::unreachable_after`](crate::Config::unreachable_after).
     #[error("the server does not answer{}", executed(.maybe_executed))]
     Unreachable {
         /// Whether the server may have executed the request, or may yet execute it.
@@ -350,7 +352,7 @@ pub enum CallFailure {
     /// `Retry` more often than [`Config::max_retries`](crate::Config::max_retries) allows.
     #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
-        /// The wait that the server requested.
+        /// The wait that the server requested, in microseconds.
         retry_micros: u32,
     },
 }

@@ -13,8 +13,8 @@
 //! # Sessions
 //!
 //! A session joins a client and a server. Its packets carry the session's index at the receiver,
-//! and a 32-bit token that the server drew. An endpoint drops a packet unless the index, the token
-//! and the sender's address all match.
+//! and a 32-bit token that the server drew. An endpoint accepts a packet only if the index, the
+//! token and the sender's address all match.
 //!
 //! ```text
 //! client                                            server
@@ -70,8 +70,8 @@
 //!
 //! The slot itself retains responses of up to [`INLINE_BYTES`]. For a longer response the endpoint
 //! holds the body's memory and says so in the response; the client then acknowledges the response
-//! at once. If that acknowledgement is lost, the slot's next request or the end of the session
-//! releases the memory.
+//! at once. If that acknowledgement is lost, the slot's next request, a silence of [`HOLDING_TTL`]
+//! or the end of the session releases the memory.
 //!
 //! # Long messages
 //!
@@ -80,14 +80,14 @@
 //! one is shorter. The sender sends [`UNSCHEDULED_BYTES`] without a grant, and the rest as the
 //! receiver grants it, up to [`GRANT_WINDOW`] beyond what has arrived. A receiver grants at most
 //! [`GRANTED_MESSAGES`] messages at once: those with the fewest bytes to come, and the oldest. A
-//! sender sends the message with the fewest bytes left first, at most [`BURST_BYTES`] a poll. So a
-//! short message waits at most for a window of a long one.
+//! sender sends the message with the fewest bytes left first, and stops for this poll once it has
+//! sent [`BURST_BYTES`]. So a short message waits at most for a window of a long one.
 //!
 //! [`Config::max_reassembly`] bounds the reassembly memory of each role. A fragment of a response
 //! that finds no memory is dropped, and sent again later. A request that finds no memory takes the
 //! memory of a request that stalled, or else of the session that uses the most, if that session
-//! uses more than the request's own session. If there is no such memory, the server answers
-//! `Retry`.
+//! uses more than the request's own session would then use. If there is no such memory, the server
+//! answers `Retry`.
 //!
 //! # Loss
 //!

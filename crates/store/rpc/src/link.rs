@@ -35,7 +35,7 @@ pub(crate) struct Link {
     /// Index of the session at the peer.
     pub(crate) session: u32,
     pub(crate) token: u32,
-    /// The largest frame, in bytes.
+    /// The largest frame of the session, in bytes, without what sealing adds.
     pub(crate) mtu: u32,
     /// [`FROM_SERVER`] if this end is the server, else 0.
     pub(crate) side: u8,
@@ -116,7 +116,8 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
     }
 
     /// Returns the route to an address. If the endpoint uses channels, begins a channel to the
-    /// address if there is none.
+    /// address if there is none; the route has [`NO_CHANNEL`] if there is no room for another
+    /// channel.
     pub(crate) fn route_to(&mut self, address: SocketAddr) -> Peer {
         let channel = match &mut self.channels {
             Some(channels) => channels.route_to(self.now, address, self.random, self.tx),
@@ -145,7 +146,9 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
             .map_or(Requester::ANYONE, |channels| channels.requester(peer.channel))
     }
 
-    /// Sends one packet: its header, and a payload in up to two parts.
+    /// Packs one packet, which has a header and a payload in up to two parts, into the frame for
+    /// its receiver. Sends that frame at once if the payload is over [`COPY_BYTES`]; otherwise
+    /// [`flush`](Self::flush) or a later packet sends it.
     #[inline]
     pub(crate) fn send(&mut self, link: &Link, mut header: Header, parts: [&[u8]; 2]) {
         let payload = parts[0].len() + parts[1].len();
@@ -214,7 +217,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
 }
 
 /// Returns zeros that extend a control packet with `len` bytes of payload to a frame of `frame`
-/// bytes.
+/// bytes, at most [`PROBE_BYTES`].
 pub(crate) fn padding(len: usize, frame: usize) -> &'static [u8] {
     static ZEROES: [u8; PROBE_BYTES] = [0; PROBE_BYTES];
     &ZEROES[..frame.min(PROBE_BYTES).saturating_sub(HEADER_BYTES + len)]

@@ -32,7 +32,7 @@ enum Phase {
     Open,
     /// Fragments of the request have arrived; assembly `message` collects them.
     Receiving,
-    /// The handler is executing it.
+    /// The handler is executing the request.
     Running,
     /// The request was executed; `head` and `body` keep its response, which fits one packet.
     Retained,
@@ -91,7 +91,8 @@ impl<B> Session<B> {
         self.slots.iter().any(|slot| slot.body.is_some())
     }
 
-    /// Returns the time at which the session ends if its client stays silent.
+    /// Returns the time at which the session ends, or drops the bodies that it holds, if its client
+    /// stays silent.
     fn expiry(&self, ttl: Duration) -> Nanos {
         self.last_heard
             + match self.used {
@@ -306,9 +307,10 @@ impl<B: Copy> Server<B> {
         })
     }
 
-    /// Sends `Accept` in a frame as long as the client's `Connect`. That also probes the way back,
-    /// and an attacker with a forged address cannot make the server send more than the attacker
-    /// sent.
+    /// Sends `Accept` in a frame as long as the client's padded `Connect`, at most as long as the
+    /// session's frames. That also probes the way back, and an attacker with a forged address
+    /// cannot make the server send more than the attacker sent, except 4 bytes if there is no
+    /// padding.
     fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32, padded: usize) {
         let Some(session) = self.sessions.get(index) else { return };
         let accept = Accept {
@@ -427,8 +429,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Begins a long request. If no memory is left, takes the memory of a request that
-    /// [`Incoming::choose_victim`] names.
+    /// Begins a long request. If no memory is left, takes the memory of the requests that
+    /// [`Incoming::choose_victim`] names, one after another.
     fn begin<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -601,7 +603,7 @@ impl<B: Copy> Server<B> {
         end - offset
     }
 
-    /// Runs due timers, sends grants, and continues long responses.
+    /// Runs due timers, asks for missing ranges, sends grants, and continues long responses.
     pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
     where
         H: Handler<Body = B>,

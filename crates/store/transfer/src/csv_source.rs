@@ -7,8 +7,8 @@ use super::{CSV_HEADER_KEY, Error, Item, ItemSource, LargePolicy, Omitted, RowEr
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::io::BufRead;
 
-/// The longest row accepted when a column is the value, in bytes: enough for a key and a value at
-/// their limits, in base64 and quoted.
+/// The longest row accepted when a column is the value, in bytes; longer rows are treated as
+/// `large` says. It is enough for a key and a value at their limits, in base64 and quoted.
 const MAX_ROW: usize = 4 << 20;
 
 /// A column of a CSV file.
@@ -100,8 +100,8 @@ pub struct CsvSource<R> {
     row: Vec<u8>,
     fields: Fields,
     indices: Option<Indices>,
-    /// Number of fields in the header or the first row. A row with more fields has an unquoted
-    /// value with a delimiter in it.
+    /// Number of fields in the header or, without one, in the first row. If a column is the value,
+    /// a row with another number is refused: an unquoted field may contain a delimiter.
     count: Option<usize>,
     total: Option<u64>,
 }

@@ -53,7 +53,7 @@ pub enum Error {
     /// The destination of an export has no file name of its own (`/`, `..`).
     #[error("{}: cannot be created: the path does not end in a name", .0.display())]
     NoName(PathBuf),
-    /// The table failed.
+    /// An operation on the table failed.
     #[error(transparent)]
     Table(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -73,7 +73,7 @@ impl Error {
 /// Why a row cannot be imported.
 #[derive(Debug, Error)]
 pub enum RowError {
-    /// The row has no column or field for the key, or none for the value.
+    /// The header or the row has no column or field for the key, the value or the encoding.
     #[error("no column or field {0:?}")]
     NoField(String),
     /// The row has another number of fields than the first row, in a file in which a field is the
@@ -93,7 +93,7 @@ pub enum RowError {
     /// The key is JSON that is neither a string nor a number.
     #[error("the key field is neither a string nor a number")]
     KeyType,
-    /// The line is not a JSON object.
+    /// The line is not a JSON object, or a field that is marked as base64 is not a string.
     #[error("not a JSON object: {0}")]
     Json(#[from] serde_json::Error),
     /// A field that is marked as base64 is not base64.

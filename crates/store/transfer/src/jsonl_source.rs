@@ -11,8 +11,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
 
-/// The longest line accepted when a field is the value, in bytes: enough for a value of control
-/// characters only, each of which takes six bytes in JSON.
+/// The longest line accepted when a field is the value, in bytes; longer lines are treated as
+/// `large` says. It is enough for a value of control characters only, each of which takes six bytes
+/// in JSON.
 const MAX_LINE: usize = 8 << 20;
 
 /// Suffix of the name of a field that is base64.

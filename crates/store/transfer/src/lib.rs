@@ -46,8 +46,9 @@ pub use tree_source::TreeSource;
 
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
-/// Key of the item that holds the header row of a CSV file. No row may have this key. Exports of
-/// pairs show the item like any other; exports to trees omit it.
+/// Key of the item that holds the header row of a CSV file. An import of whole rows or lines, or of
+/// CSV without an encoding column, refuses a row with this key. Exports of pairs show the item like
+/// any other; exports to trees and of JSONL lines leave it out without an omission.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
 /// One key and its value. A source fills the same item again, so that its buffers are reused.
@@ -83,7 +84,8 @@ pub trait ItemSource {
     /// called again.
     ///
     /// # Errors
-    /// [`Error`]. After an error the source cannot be used any more.
+    /// [`Error`] when the input cannot be read, or an item is invalid or over a limit and is not to
+    /// be left out. After an error the source cannot be used any more.
     fn next(&mut self, item: &mut Item) -> Result<bool, Error>;
 
     /// Returns the total bytes of input, if they are known beforehand: the end of a progress bar.
@@ -104,7 +106,7 @@ pub trait ItemSink {
     /// [`omitted`](Self::omitted); the sink can still take more items.
     ///
     /// # Errors
-    /// [`Error`]. After an error the sink cannot be used any more.
+    /// [`Error`] when the item cannot be written. After an error the sink cannot be used any more.
     fn put(&mut self, item: &Item) -> Result<(), Error>;
 
     /// Returns the items left out so far.
@@ -114,9 +116,10 @@ pub trait ItemSink {
 /// The progress of a [`pump`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
-    /// Items moved, without those reserved by Sprat.
+    /// Items passed to the sink, including those that it left out, but without those reserved by
+    /// Sprat.
     pub items: u64,
-    /// Bytes of keys and values moved.
+    /// Bytes of the keys and values of all items passed to the sink.
     pub bytes: u64,
     /// Bytes of the source's input consumed; compare with [`total_bytes`](Self::total_bytes).
     pub consumed_bytes: u64,
@@ -124,8 +127,8 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Moves every item of `source` to `sink`, and calls `progress` after each item. Returns the last
-/// progress.
+/// Moves every item of `source` to `sink`, and calls `progress` after each item. Returns the
+/// progress at the end.
 ///
 /// # Errors
 /// The first [`Error`] of either side. Both sides list in `omitted` what they left out without an

@@ -82,14 +82,16 @@ impl Omitted {
         self.count
     }
 
-    /// Returns the number of omissions that lose data. Above zero, the process ends with an error.
+    /// Returns the number of omissions that lose data. If there are any, `sprat import` and `sprat
+    /// export` end with an exit code that says so.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures
     }
 }
 
-/// Returns a key as text: UTF-8 unchanged, control characters and other bytes escaped.
+/// Returns a key as text: UTF-8 unchanged, but with control characters, backslashes and all other
+/// bytes escaped.
 #[must_use]
 pub fn display_key(key: &[u8]) -> String {
     let mut text = String::new();

@@ -1,9 +1,10 @@
 //! CSV quoting: where fields and rows end.
 //!
 //! A row ends at a newline outside quotes. A quote opens a quoted field only at the beginning of
-//! the field. Within a quoted field two quotes stand for one; anywhere else a quote is an ordinary
-//! byte. A carriage return before the end of a row belongs to no field. The `csv` crate reads the
-//! same fields but does not return a row's own bytes, which an exact import stores.
+//! the field. Within the quotes two quotes stand for one, and a single quote ends them; anywhere
+//! else a quote is an ordinary byte. A carriage return before the end of a row belongs to no field.
+//! The `csv` crate reads the same fields but does not return a row's own bytes, which an exact
+//! import stores.
 
 /// The parser's state in a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,7 +15,7 @@ pub(super) enum State {
     Bare,
     /// Within quotes.
     Quoted,
-    /// After a quote in a quoted field: it closes the field unless another quote follows.
+    /// After a quote in a quoted field: it ends the quotes unless another quote follows.
     QuoteSeen,
 }
 

@@ -11,7 +11,8 @@ use walkdir::{DirEntry, WalkDir};
 /// The largest number of names in the error about large files; the error only counts the others.
 const LARGE_SHOWN: usize = 10;
 
-/// Yields an item for each regular file of a directory tree, in the order of their names.
+/// Yields an item for each regular file of a directory tree, directory by directory in the order of
+/// the names.
 pub struct TreeSource {
     root: PathBuf,
     walk: walkdir::IntoIter,

@@ -108,7 +108,7 @@ pub enum BadCertificate {
     /// Too short, too long, or not as long as its fields say.
     #[error("{0} bytes are not a certificate's length")]
     Length(usize),
-    /// Made by a newer program.
+    /// A version that this program does not know.
     #[error("the certificate has version {0}, this program knows {VERSION}: use a newer one")]
     Version(u8),
     /// An unknown role.
@@ -123,7 +123,7 @@ pub enum BadCertificate {
          to {MAX_TABLE_NAME} bytes"
     )]
     Grant,
-    /// The certificate's validity ends before it begins.
+    /// The certificate is valid at no time: `until` is not above `from`.
     #[error("its validity period is empty")]
     Never,
 }
@@ -144,7 +144,8 @@ impl Certificate {
     /// Encodes the bytes to be signed, without [`CONTEXT`] and signature.
     ///
     /// # Errors
-    /// [`BadCertificate`] when the name, a grant or the period of validity is invalid.
+    /// [`BadCertificate`] when the name, a grant or the period of validity is invalid, or the
+    /// certificate is over [`MAX_CERTIFICATE`].
     pub fn encode(&self) -> Result<Vec<u8>, BadCertificate> {
         let name = u8::try_from(self.name.len()).map_err(|_| BadCertificate::Name)?;
         let grants = u8::try_from(self.grants.len()).map_err(|_| BadCertificate::Grant)?;

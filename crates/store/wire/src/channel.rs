@@ -22,7 +22,7 @@ pub const PROOF: u8 = 0xc3;
 /// First byte of a sealed frame.
 pub const SEALED: u8 = 0xc4;
 
-/// Bytes of the header of each of these frames.
+/// Bytes of the header of a handshake frame, and of a sealed frame.
 pub const CHANNEL_HEADER_BYTES: usize = 16;
 
 /// Bytes of the authentication tag at a sealed frame's end.
@@ -31,8 +31,8 @@ pub const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a frame.
 pub const SEAL_BYTES: usize = CHANNEL_HEADER_BYTES + TAG_BYTES;
 
-/// Bytes of the frame that begins a handshake. Its answer is never longer, so an attacker who
-/// forges the sender's address cannot amplify traffic.
+/// Bytes of the frame that begins a handshake. No answer is longer, so an attacker who forges the
+/// sender's address cannot amplify traffic.
 pub const HELLO_BYTES: usize = 512;
 
 /// The header of a handshake's frame.
@@ -41,11 +41,11 @@ pub const HELLO_BYTES: usize = 512;
 )]
 #[repr(C)]
 pub struct HandshakeHeader {
-    /// [`HELLO`], [`ANSWER`] or [`PROOF`].
+    /// The kind of the message: [`HELLO`], [`ANSWER`] or [`PROOF`].
     pub kind: u8,
-    /// [`CHANNEL_VERSION`].
+    /// The [`CHANNEL_VERSION`] of the sender.
     pub version: u8,
-    /// Zero.
+    /// Reserved: zero.
     pub reserved: [u8; 2],
     /// Number of the channel at the receiver; zero in a [`HELLO`].
     pub to: U32,
@@ -62,9 +62,9 @@ pub struct HandshakeHeader {
 )]
 #[repr(C)]
 pub struct SealedHeader {
-    /// [`SEALED`].
+    /// Always [`SEALED`].
     pub kind: u8,
-    /// Zero.
+    /// Reserved: zero.
     pub reserved: [u8; 3],
     /// Number of the channel at the receiver.
     pub to: U32,
@@ -98,7 +98,7 @@ pub struct HelloPayload {
 )]
 #[repr(C)]
 pub struct AnswerPayload {
-    /// Number of the channel at its sender.
+    /// Number of the channel at the sender of this answer.
     pub channel: U32,
 }
 

@@ -87,11 +87,12 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// Whether older versions of the key may still lie in other segments.
     ///
-    /// An object has this bit when it was written over an object of another segment. A tombstone
-    /// takes the bit from the object that it deletes. If the bit is clear, every older version lies
-    /// in the very segment that the tombstone names; if it is set, older versions may also lie in
-    /// any segment with a lower id. Once none of these segments is left, no old version can return
-    /// and the tombstone is dead.
+    /// An object has this bit when it was written over an object that has the bit or lies in
+    /// another segment. A tombstone has the bit when the object that it deletes has it, or lies in
+    /// a survivor that no digest lists yet. If a tombstone's bit is clear, every older version lies
+    /// in the very segment that the tombstone names; if it is set, older versions may lie in that
+    /// segment and in any segment with a lower id. Once none of these segments is left, no old
+    /// version can return and the tombstone is dead.
     pub successor: bool,
     /// Table of the object; zero for [`Kind::Segment`].
     pub table: u32,
@@ -119,7 +120,8 @@ pub enum Malformed {
     /// An unknown kind of entry.
     #[error("unknown entry kind {0}")]
     Kind(u8),
-    /// A length beyond the limits.
+    /// The value's length is over [`MAX_VALUE`], or is a counter's length in an entry that is no
+    /// object.
     #[error("entry value of {0} bytes is over the limit")]
     Length(usize),
     /// The checksum does not match.

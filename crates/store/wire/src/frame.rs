@@ -56,7 +56,7 @@ const OLDEST_VERSION: u32 = 1;
 /// First bytes of a log file, in every version.
 pub const FILE_MAGIC: [u8; 8] = *b"SPRATLOG";
 
-/// The unit of writing, bytes.
+/// Bytes of a block, the unit in which the file is written.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// Number of copies of the file header, each in a block of its own.
@@ -65,7 +65,7 @@ pub const FILE_HEADERS: usize = 2;
 /// Where the first frame begins, bytes from the file's beginning.
 pub const FRAMES_OFFSET: u64 = (FILE_HEADERS * BLOCK_BYTES) as u64;
 
-/// Set in [`FileHeader::server`] of a file of replicas.
+/// The bit that is set in [`FileHeader::server`] of a file of replicas.
 pub const REPLICA_FILE: u64 = 1 << 63;
 
 /// In a file of replicas, the segment of marks that free frames.
@@ -75,9 +75,9 @@ pub const FREED: u64 = 0;
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
 /// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, which is room for 29,127
-/// chunk headers. Commits of 288 B or more on average fill the segment before the frame. At worst
-/// each commit is a single entry of 130 B; the frame is then full when the segment is 88 % full,
-/// and the segment is sealed there.
+/// chunk headers. Commits of 288 B or more on average fill the segment before the frame. If each
+/// commit is a single entry of 130 B, the frame is full when the segment is 88 % full, and the
+/// segment is sealed there.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
 
 const _: () = assert!(FRAME_BYTES.is_multiple_of(BLOCK_BYTES));
@@ -121,8 +121,8 @@ pub struct FileHeader {
     pub frame_bytes: u32,
     /// The largest number of bytes of log in a segment.
     pub segment_bytes: u32,
-    /// Number of times that the log was opened for writing, counted from 1. In a file of replicas:
-    /// the highest incarnation that a replica may have.
+    /// A number, at least 1, that grows whenever the log is opened for writing, its file has grown,
+    /// or it is closed. In a file of replicas: the highest incarnation that a replica may have.
     pub incarnation: u32,
     /// The newest head segment and the number of bytes in it; `None` if the log was not closed
     /// properly. In a file of replicas, in place of both: the first incarnation since the file was
@@ -189,7 +189,9 @@ impl FileHeader {
     /// Parses a block.
     ///
     /// # Errors
-    /// [`BadFileHeader`], whose `Newer` is returned only when the block's checksum matches.
+    /// [`BadFileHeader`] when the block is all zeros, its magic or checksum is wrong, its version
+    /// is newer than [`FORMAT_VERSION`], or a field is out of range. `Newer` is returned only when
+    /// the checksum matches.
     pub fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Self, BadFileHeader> {
         if block.iter().all(|byte| *byte == 0) {
             return Err(BadFileHeader::Empty);
@@ -302,8 +304,8 @@ pub enum Seal {
     Open,
     /// The segment is complete.
     Sealed,
-    /// A restart ended the segment here. Its log ends at [`ChunkHeader::offset`], which may be before the
-    /// end of the earlier chunks. No bytes follow this header.
+    /// A restart ended the segment here. Its log ends at [`ChunkHeader::offset`], which may be
+    /// before the end of the earlier chunks. No bytes follow this header.
     Cut,
 }
 
@@ -380,6 +382,9 @@ impl ChunkHeader {
 
     /// Encodes the header; `payload_crc` is the CRC32C of the payload, started from
     /// [`payload_seed`](Self::payload_seed).
+    ///
+    /// # Panics
+    /// When `durable` is above `offset`: an error of the caller.
     #[must_use]
     pub fn encode(&self, seed: Seed, payload_crc: u32) -> [u8; CHUNK_HEADER_BYTES] {
         assert!(self.durable <= self.offset, "durable before it was written");

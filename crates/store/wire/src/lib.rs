@@ -3,7 +3,7 @@
 //! - [`packet`]: the header of a packet between two RPC endpoints.
 //! - [`channel`]: encrypted frames between members that prove their identities; [`certificate`]:
 //!   the certificates that a cluster's root issues to them.
-//! - [`op`]: the requests to coordinators and masters, and their answers.
+//! - [`op`]: the requests to coordinators, masters and backups, and their answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`once`]: operations that take effect once, and their completion records.
 //! - [`tablet`]: parts of tables.
@@ -11,7 +11,7 @@
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
 //! All integers are little-endian. This crate parses bytes from outside once, into types that
-//! cannot hold invalid values; malformed bytes give a typed error, never a panic.
+//! cannot hold invalid values; malformed bytes give a typed error or `None`, never a panic.
 
 pub mod certificate;
 pub mod channel;

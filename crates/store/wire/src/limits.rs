@@ -23,13 +23,13 @@ pub fn is_rack(text: &str) -> bool {
     (1..=MAX_RACK).contains(&text.len()) && text.bytes().all(fits)
 }
 
-/// Bytes of log in one segment, in memory and on disk.
+/// The largest number of bytes of log in one segment, in memory and on disk.
 pub const SEGMENT_BYTES: usize = 8 << 20;
 
 /// Bytes in one seglet, the unit in which a segment takes and returns memory.
 pub const SEGLET_BYTES: usize = 64 << 10;
 
-/// Seglets in a full segment.
+/// Seglets in a segment of [`SEGMENT_BYTES`].
 pub const SEGLETS_PER_SEGMENT: usize = SEGMENT_BYTES / SEGLET_BYTES;
 
 /// Highest version of an object: 48 bits store it.

@@ -53,7 +53,7 @@ pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 /// How long servers keep a session on which nothing arrives.
 pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
-/// How long a server keeps a completion at least, counted from when it last heard of the client.
+/// How long a server keeps a completion at least, counted from when it last heard from the client.
 /// The time beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on
 /// their way. A packet that was delayed, in the network or in a stopped process, is accepted only
 /// within a session, and servers forget a session on which nothing arrives for [`SESSION_TTL`].
@@ -157,9 +157,9 @@ pub struct Completion<'a> {
     /// The version of the object that was written or removed; in other answers, their `number`.
     pub version: u64,
     /// In a completion that may turn out not to count: the position of its object in its table.
-    /// Only the server that recovers this position receives the completion; others receive
-    /// [`BEGUN`](Self::BEGUN). A joined completion has no position, as it stands directly before
-    /// its object.
+    /// Only the server that recovers this position, or to which it moves, receives the completion;
+    /// others receive [`BEGUN`](Self::BEGUN). A joined completion has no position, as it stands
+    /// directly before its object.
     pub position: Option<u64>,
     /// The body of the answer, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],

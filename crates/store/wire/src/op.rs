@@ -1,7 +1,7 @@
 //! Requests that clients and servers send to coordinators, masters and backups, and the answers.
 //!
-//! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
-//! locator). A request that changes an object may have an id, which then follows the header
+//! A request is a [`RequestHeader`], then `key_len` bytes of key (or name, or locator), then the
+//! value. A request that changes an object may have an id, which then follows the header
 //! ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning depends on the
 //! request.
 
@@ -204,13 +204,14 @@ pub enum Request<'a> {
         /// Table id.
         table: u32,
     },
-    /// To a coordinator: list all tables. Body of the answer: [`TableRecord`]s.
+    /// To a coordinator: list the tables on which the requester has rights, in the order of their
+    /// names. Body of the answer: [`TableRecord`]s.
     ListTables,
     /// To a coordinator: list all servers. Body of the answer: [`ServerRecord`]s.
     ListServers,
-    /// To a coordinator: find the leader. `number` of the answer: the term, zero when there is only
-    /// one coordinator. Body: the leader's locator. A coordinator that does not lead answers
-    /// [`Status::NotLeading`].
+    /// To a coordinator: find the leader. `number` of the answer: the term. Body: the leader's
+    /// locator. If there is only one coordinator, the term is zero and the body is empty. A
+    /// coordinator that does not lead answers [`Status::NotLeading`].
     WhoLeads,
     /// Server to coordinator: join the cluster. `number` of the answer: the server's id. Body of
     /// the answer: a counter named `cluster`, the cluster's id, and one named `version`, the
@@ -360,11 +361,12 @@ pub const MAX_LOADS: usize = 1024;
 pub struct Load {
     /// Table id.
     pub table: U32,
-    /// Requests per second for the tablet.
+    /// Requests per second for the tablet, smoothed over several reports.
     pub requests: U32,
     /// How many of these requests are for the upper half of the tablet's positions.
     pub second_half: U32,
-    /// Bytes of the tablet's objects in the log, keys and headers included.
+    /// Estimate of the bytes of the tablet's objects in the log, keys and headers included: the
+    /// server's bytes of the table, divided in proportion to the ranges of its tablets there.
     pub bytes: U64,
     /// The tablet's positions.
     pub range: RangeBytes,
@@ -373,22 +375,23 @@ pub struct Load {
 /// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Malformed {
-    /// Too few bytes.
+    /// Fewer bytes than the request needs, or a field of another length than it must have.
     #[error("request of {0} bytes is cut short")]
     Short(usize),
     /// An unknown operation.
     #[error("unknown operation {0}")]
     Op(u8),
-    /// An unknown condition.
+    /// An unknown condition, or flags that the operation does not take.
     #[error("unknown condition {0}")]
     Condition(u8),
-    /// Bytes behind the request's end.
+    /// Bytes behind the request's end, or more bytes than a write to a replica may have.
     #[error("{0} bytes too many after the request")]
     Trailing(usize),
     /// A value over the limit.
     #[error("value of {0} bytes is over the limit of 1 MB")]
     ValueTooLarge(usize),
-    /// A name that is too long, empty, or not UTF-8.
+    /// A name or locator that is too long, empty, or not UTF-8, or the reason for a failed recovery
+    /// that is too long or not UTF-8.
     #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
     Name,
     /// A name that is not valid for a rack.
@@ -403,7 +406,8 @@ pub enum Malformed {
     /// More tablets than a table may have.
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
-    /// A range of positions that ends before it begins.
+    /// A range of positions that ends before it begins, or a list of loads that is too long or not
+    /// whole.
     #[error("a range of positions that ends before it starts")]
     Range,
     /// An unknown stage of a move.
@@ -456,7 +460,8 @@ impl<'a> Request<'a> {
     /// Returns the request's bytes in three parts: header, key, value.
     ///
     /// # Panics
-    /// When the key or a name is over its limit. Callers check what comes from outside.
+    /// When the key or a name is over [`MAX_KEY`], or an id, offset or edition in a request to a
+    /// backup is over its limit. Callers check what comes from outside.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> (RequestHeader, &'a [u8], &'a [u8]) {

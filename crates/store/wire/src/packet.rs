@@ -22,8 +22,8 @@ pub const MAX_SLOTS: usize = 64;
 /// the client.
 pub const FROM_SERVER: u8 = 0x80;
 
-/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until it receives a
-/// [`Kind::Ack`].
+/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory for the response,
+/// which a [`Kind::Ack`] releases.
 pub const HELD: u8 = 0x40;
 
 /// The bits of the slot's number in [`Header::slot`].
@@ -62,7 +62,8 @@ pub enum Kind {
     Pong = 11,
     /// From either end: the session is over.
     Close = 12,
-    /// Client to server: the whole response has arrived; the server need not hold it.
+    /// Client to server: the whole response has arrived, or the call has ended without it; the
+    /// server need not hold the response.
     Ack = 13,
 }
 
@@ -123,7 +124,7 @@ impl TryFrom<u32> for Refusal {
 )]
 #[repr(C)]
 pub struct Header {
-    /// A [`Kind`].
+    /// The code of the packet's [`Kind`].
     pub kind: u8,
     /// Number of the request's slot ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
     pub slot: u8,
@@ -159,7 +160,8 @@ impl Header {
         self.slot & FROM_SERVER != 0
     }
 
-    /// Returns whether the server holds memory for this response until the client acknowledges it.
+    /// Returns whether the server holds memory for this response, which an acknowledgement
+    /// releases.
     #[inline]
     #[must_use]
     pub fn held(&self) -> bool {
@@ -203,8 +205,9 @@ pub struct Packet<'a> {
 /// Splits the first packet off a frame; returns it and the rest of the frame.
 ///
 /// # Errors
-/// [`Malformed`]. The rest of the frame is then lost too, as there is no way to find the next
-/// packet.
+/// [`Malformed`] when the frame is shorter than a header, the kind is unknown, or the header states
+/// more payload than there is. The rest of the frame is then lost too, as there is no way to find
+/// the next packet.
 #[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     let (header, rest) =
@@ -218,8 +221,8 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame is as long as the longest
-/// frame of the session.
+/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame has the length that `mtu`
+/// offers, up to 9000 bytes.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

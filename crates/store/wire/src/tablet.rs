@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The largest number of tablets of one table.
 pub const MAX_TABLETS: usize = 1024;
 
-/// Hash of a key under a seed.
+/// Returns the hash of a table's key under a seed.
 #[inline]
 #[must_use]
 pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
@@ -19,7 +19,7 @@ pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// A key's position in its table's order: its hash with the bits reversed.
+/// Returns a key's position in its table's order: the key's hash with the bits reversed.
 #[inline]
 #[must_use]
 pub fn position(seed: u64, table: u32, key: &[u8]) -> u64 {
@@ -53,7 +53,7 @@ impl Range {
         (self.first..=self.last).contains(&position)
     }
 
-    /// Returns the positions that are in both ranges.
+    /// Returns the positions that are in both ranges; `None` if there are none.
     #[must_use]
     pub fn overlap(self, other: Self) -> Option<Self> {
         let both = Self { first: self.first.max(other.first), last: self.last.min(other.last) };
@@ -109,7 +109,7 @@ impl fmt::Display for Range {
 /// A tablet: a range of a table's positions.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tablet {
-    /// Id of its table.
+    /// Id of the table.
     pub table: u32,
     /// The tablet's part of the table's positions.
     pub range: Range,

@@ -3,8 +3,8 @@
 //! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. Log
 //! entries and scan records encode the type in the field of the value's length: there a counter has
 //! a length above [`MAX_VALUE`], which no value has. So a type takes no additional byte. Programs
-//! from before there were types refuse an entry with such a length. Otherwise they could add to the
-//! counter as to one of another type.
+//! that are older than these types refuse an entry with such a length. If they accepted it, they
+//! could add to the counter as to one of another type.
 
 use crate::MAX_VALUE;
 use std::fmt;
@@ -166,7 +166,7 @@ pub enum IncrementError {
     /// No reason: the server is older than these codes.
     #[error("the value is not a number of 8 bytes, or the sum overflows")]
     Unknown = 0,
-    /// The value is not 8 bytes.
+    /// The value is not 8 bytes long.
     #[error("the value is not a number: numbers have 8 bytes")]
     Length = 1,
     /// A double cannot be added to an integer counter.

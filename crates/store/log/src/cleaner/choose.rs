@@ -9,7 +9,8 @@ use sprat_wire::SEGLET_BYTES;
 /// continues where the previous one ended.
 pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 
-/// The largest number of segments that one combination takes. It takes those with the best scores.
+/// The largest number of segments that one combination takes. It takes those with the best scores,
+/// or the oldest ones if tombstones pile up.
 const SOURCES_MAX: usize = 32;
 
 /// Limit on the live bytes that one combination moves, as a number of survivor segments.
@@ -76,7 +77,8 @@ impl Log {
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
-    /// Returns the segment whose compaction frees the most for its cost, see [`score`].
+    /// Returns the segment whose compaction frees the most for its cost, see [`score`]. `None` if
+    /// no compaction is worthwhile.
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
         if !forced && free >= self.idle_water {
@@ -102,7 +104,7 @@ impl Log {
     }
 
     /// Returns the segments to combine, which together have at most `most` live bytes. Returns no
-    /// segment if combining would not help.
+    /// segment if combining is not needed or would not help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
@@ -156,7 +158,8 @@ impl Log {
         chosen
     }
 
-    /// Seals a head that is full of dead entries, so that it can be cleaned.
+    /// Seals the head if more than two seglets of its entries are dead, so that it can be cleaned.
+    /// Returns whether it did.
     pub(super) fn roll_dead_head(&mut self) -> bool {
         if self.head == NO_SLOT || self.disk_room() <= LEAST_ROOM {
             return false;

@@ -9,8 +9,8 @@ use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
 
-/// The largest number of finished combinations that wait for the disk. At the limit, no further
-/// combination begins until one of these is durable.
+/// The largest number of finished combinations whose survivors no head lists yet. At the limit, no
+/// further combination begins until one of these is durable and a new head lists its survivors.
 const BATCHES_MAX: usize = 4;
 
 /// A combination in progress.
@@ -19,7 +19,7 @@ pub(crate) struct Combination {
     /// Segments to take entries from; the next entry is the first of the first segment's first
     /// extent.
     sources: VecDeque<u32>,
-    /// Ids of the sources that are done.
+    /// Ids of the former sources, which have no entries left.
     cleaned: Vec<u64>,
     /// Survivor that is being filled, or `NO_SLOT`, and all survivors of this combination.
     survivor: u32,
@@ -40,15 +40,16 @@ impl Combination {
 pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
-    /// Position of the log when the combination finished. Entries that it did not move had been
-    /// overwritten or removed before that position. They would be missing if the log lost its end
-    /// up to this position, so the log must be durable up to there first.
+    /// Position of the log when the combination finished. Entries that the combination did not move
+    /// had been overwritten or removed before that position. They would be missing if the log lost
+    /// its end up to this position, so the log must be durable up to there first.
     position: u64,
 }
 
 impl Log {
     /// Continues the combination in progress, or begins one if that is worthwhile. Returns whether
-    /// it did something; returns false also when it has to wait for memory.
+    /// it did something; returns false also when memory or the disk has no room for a survivor, or
+    /// when a compaction of the next source is in progress.
     pub(super) fn combine_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let mut job = match self.cleaner.combination.take() {
             Some(job) => job,
@@ -142,10 +143,11 @@ impl Log {
         })
     }
 
-    /// Returns the largest number of bytes that a combination may move: `None` when the disk does
-    /// not even have room for one survivor and the head that lists it. A crash may leave
-    /// room for only these two: then the limit is half a segment, which is certain to fit into one
-    /// survivor.
+    /// Returns the largest number of bytes that a combination may move. If the disk has room for
+    /// fewer than [`CLEANER_SEGMENTS`] segments, for example after a crash, the limit is half a
+    /// segment, which is certain to fit into one survivor. `None` if other combinations wait for
+    /// the disk then, or if the disk does not even have room for one survivor and the head that
+    /// lists it.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {
@@ -271,7 +273,8 @@ impl Log {
     }
 
     /// Marks the survivors of the first `batches` finished combinations as listed by a head;
-    /// returns the segments that may be freed once the head is durable.
+    /// returns the ids of the segments whose replicas may be freed once the head's header is
+    /// durable.
     pub(crate) fn list(&mut self, batches: usize) -> Vec<u64> {
         let mut freed_segments = Vec::new();
         for batch in self.cleaner.batches.drain(..batches) {
@@ -289,7 +292,8 @@ impl Log {
         freed_segments
     }
 
-    /// Opens a new head early if a finished combination waits for nothing else.
+    /// Opens a new head early if a finished combination waits for nothing else. Returns whether it
+    /// did.
     pub(crate) fn roll_for_batches(&mut self) -> bool {
         self.durable_batches() > 0
             && self.head != NO_SLOT

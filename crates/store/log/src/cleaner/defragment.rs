@@ -23,8 +23,8 @@ enum RunKind {
 }
 
 impl Log {
-    /// Makes a run of `count` free seglets; returns false if more than [`MOVED_MAX`] seglets would
-    /// have to move.
+    /// Makes a run of `count` free seglets. Returns false if more than [`MOVED_MAX`] seglets would
+    /// have to move, or if too few seglets are free between those that are fixed in their place.
     pub(crate) fn make_run(&mut self, count: usize) -> bool {
         let Some(span) = self.choose_span(count) else { return false };
         let (mut from, mut to) = (span.first, span.first);
@@ -42,7 +42,8 @@ impl Log {
     }
 
     /// Chooses the span, from hole to hole, that has at least `count` free seglets in all, the
-    /// fewest seglets in use, and no seglet that is fixed in its place.
+    /// fewest seglets in use, at most [`MOVED_MAX`] of them, and no seglet that is fixed in its
+    /// place.
     fn choose_span(&self, count: usize) -> Option<Run> {
         let rows = self.rows();
         let mut best: Option<(usize, Run)> = None;

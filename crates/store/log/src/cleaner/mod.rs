@@ -11,8 +11,9 @@
 //! A slice examines at most [`SLICE_ENTRIES`] entries and ends once it has examined or moved
 //! [`SLICE_BYTES`], so it delays a concurrent read by about 10 microseconds: 32 lookups whose cache
 //! misses overlap, and a copy of 16 KB. A single entry larger than that is moved in one go (1 MB:
-//! about 100 microseconds). Choosing the next segment reads at most [`choose::CHOICE_SCAN_MAX`]
-//! segments' counters, a few microseconds more.
+//! about 100 microseconds). A combination that finds no contiguous room for an entry also runs
+//! [`defragment`], which may take milliseconds. Choosing the next segment reads at most
+//! [`choose::CHOICE_SCAN_MAX`] segments' counters, a few microseconds more.
 //!
 //! Between slices all invariants hold: every extent is a row of entries, every object is found,
 //! every count is right.
@@ -37,7 +38,8 @@ pub const SLICE_BYTES: usize = 16 << 10;
 /// The largest number of cleaning slices that one write runs while there is room for the write.
 const SLICES_PER_WRITE: usize = 8;
 
-/// A write runs one cleaning slice, and one more for each of this number of bytes written.
+/// A write that cleans runs one slice, and one more for each full 4 KB of the entry, up to
+/// [`SLICES_PER_WRITE`].
 const BYTES_PER_SLICE: usize = 4 << 10;
 
 /// Counters of the cleaner since the log was made.
@@ -47,9 +49,10 @@ pub struct CleanerStats {
     pub slices: u64,
     /// Bytes of entries examined.
     pub scanned_bytes: u64,
-    /// Bytes of live entries moved within their segments.
+    /// Bytes of live entries in compacted segments, whether they had to be moved or not, and bytes
+    /// of extents that were moved to defragment memory.
     pub compacted_bytes: u64,
-    /// Bytes of live entries moved to survivors: written to disk again.
+    /// Bytes of live entries moved to survivors, which are replicated again.
     pub combined_bytes: u64,
     /// Segments that were compacted.
     pub compacted_segments: u64,
@@ -66,7 +69,8 @@ pub struct CleanerStats {
 pub struct CleanReport {
     /// Slices that did something.
     pub slices: usize,
-    /// Whether nothing worthwhile is left to do for now.
+    /// Whether cleaning ended because nothing worthwhile can be done now. Work that waits for the
+    /// disk or for readers may be left.
     pub idle: bool,
 }
 
@@ -77,8 +81,9 @@ pub(crate) struct Cleaner {
     pub(super) combination: Option<combine::Combination>,
     /// Finished combinations that no digest lists yet, oldest first.
     pub(super) batches: std::collections::VecDeque<combine::FinishedCombination>,
-    /// Progress of the purge of dropped tables, `None` when there is none: the reversed hash from
-    /// which on objects are still to be purged.
+    /// Progress of the purge of dropped tables and tablets, and of clients that are gone; `None`
+    /// when there is nothing to purge. Objects whose reversed hash is at least this number are
+    /// still to be examined.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
     pub(super) stats: CleanerStats,
@@ -153,7 +158,7 @@ impl Log {
     }
 
     /// Cleans on behalf of a write of `len` bytes: runs one slice, and one more for each
-    /// [`BYTES_PER_SLICE`] bytes, up to [`SLICES_PER_WRITE`]. Stops when there is nothing to clean.
+    /// [`BYTES_PER_SLICE`] bytes, up to [`SLICES_PER_WRITE`]. Stops when nothing can be cleaned.
     pub(crate) fn clean_for_write(&mut self, len: usize) {
         for _ in 0..(1 + len / BYTES_PER_SLICE).min(SLICES_PER_WRITE) {
             if !self.slice(false) {
@@ -167,7 +172,8 @@ impl Log {
         self.slice(true)
     }
 
-    /// Runs one slice of the most useful work; returns false when there is nothing to do.
+    /// Runs one slice of the most useful work; returns false when nothing worthwhile can be done
+    /// now.
     fn slice(&mut self, forced: bool) -> bool {
         let mut budget = Budget::slice();
         let mut worked = self.purge_step(&mut budget);
@@ -188,8 +194,9 @@ impl Log {
         worked
     }
 
-    /// Reads the entries from `from` on into `visits` and prefetches the lines of the hash table
-    /// that show whether they are alive; returns their number.
+    /// Reads the entries from `from` on into `visits`, up to `end` or as many as `budget` permits.
+    /// Prefetches the lines of the hash table that show whether these entries are alive. Returns
+    /// their number.
     pub(super) fn gather(
         &self,
         from: usize,
@@ -216,8 +223,8 @@ impl Log {
         count
     }
 
-    /// Returns what an entry is if it is alive. If it is dead, subtracts it from the counters and
-    /// returns `None`.
+    /// Returns what an entry is if it is alive. If it is dead, returns `None`, and subtracts it
+    /// from the counters if they still include it.
     pub(super) fn check_live(&mut self, visit: &Visit, slot: u32) -> Option<Live> {
         self.cleaner.stats.scanned_bytes += visit.len as u64;
         match visit.kind {

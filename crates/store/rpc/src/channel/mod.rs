@@ -131,7 +131,7 @@ enum Stage {
     Calling(Calling),
     /// This end has sent an Answer.
     Answered(Noise, Vec<u8>),
-    /// Both ends have proven their identities.
+    /// The peer has proven its identity. At the initiator, its own Proof may not have arrived yet.
     Open(Box<Open>),
 }
 
@@ -183,8 +183,8 @@ pub(crate) struct Channels {
     all: Slab<Channel>,
     /// Channels begun here, by peer.
     to: HashMap<SocketAddr, u32>,
-    /// Channels begun by peers, by three fields of their Hello: the peer, the channel's number
-    /// there, and the nonce.
+    /// Channels begun by peers, by the peer's address, and by the channel's number there and the
+    /// nonce, which are in the Hello.
     from: HashMap<(SocketAddr, u32, u32), u32>,
     /// Channels answered but not open yet, and their nonces, oldest first.
     half_open: VecDeque<(u32, u32)>,
@@ -258,8 +258,9 @@ impl Channels {
         }
     }
 
-    /// Decrypts a sealed frame. Returns its channel, and a buffer with its packets that the caller
-    /// must [give back](Self::give_back).
+    /// Decrypts a sealed frame. Returns its channel, and a buffer with its header and packets that
+    /// the caller must [give back](Self::give_back). `None`, and counts the frame, if it cannot be
+    /// decrypted or is a repetition.
     #[inline]
     pub(crate) fn open(
         &mut self,
@@ -351,8 +352,9 @@ impl Channels {
         }
     }
 
-    /// Sends again the frames that are due. Removes channels that have expired or were unused for
-    /// long, and returns them. `used` says whether a channel begun here still has sessions.
+    /// Sends again the frames that are due. Removes channels whose Hello or Proof was not answered,
+    /// that have expired, or that were unused for long, and returns them. `used` says whether a
+    /// channel begun here still has sessions.
     pub(crate) fn poll<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,

@@ -56,7 +56,7 @@ impl Noise {
     }
 
     /// Reads the next handshake message and returns its payload. `None` if the sender lacks the
-    /// keys or the message was changed on the way.
+    /// keys, or the message was changed on the way or is not the next of this handshake.
     pub(super) fn read<'a>(
         &mut self,
         message: &[u8],

@@ -5,9 +5,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sprat_wire::channel::{CHANNEL_HEADER_BYTES, SEALED, SealedHeader, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Number of frames sealed with one key, as a power of two. After them, a key derived from this key
-/// replaces it. 2^24 frames of 64 KB are 2^36 blocks of the cipher, and the probability that an
-/// attacker can distinguish 2^36 blocks from random ones is about 2^-56 at most.
+/// A key seals 2^`EPOCH_BITS` frames. After them, a key derived from this key replaces it. 2^24
+/// frames of 64 KB are 2^36 blocks of the cipher, and the probability that an attacker can
+/// distinguish 2^36 blocks from random ones is about 2^-56 at most.
 #[cfg(not(test))]
 const EPOCH_BITS: u32 = 24;
 
@@ -22,7 +22,8 @@ const MAX_NUMBER: u64 = 1 << 62;
 /// Words of the replay window.
 const WORDS: usize = 17;
 
-/// How many frames behind the newest a frame may arrive and still be recognized as new.
+/// A late frame is recognized as new only if its number is one of this many up to the highest that
+/// has arrived.
 pub(crate) const WINDOW: u64 = (WORDS as u64 - 1) * 64;
 
 const _: () = assert!(WINDOW == 1024 && WINDOW <= 1 << (2 * EPOCH_BITS));
@@ -87,7 +88,8 @@ impl Sealing {
 /// Why a sealed frame was not opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Rejected {
-    /// The sender lacks the key, or the frame was changed.
+    /// The sender lacks the key, or the frame was changed, is too short, or is of an epoch that is
+    /// neither the present one nor next to it.
     Forged,
     /// The frame arrived before, or so late that the window no longer covers its number.
     Repeated,

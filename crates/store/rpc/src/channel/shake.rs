@@ -81,8 +81,8 @@ impl Channels {
         index
     }
 
-    /// Probes a channel on which a client waits for an answer, if the peer has been silent for
-    /// [`SUSPECT_AFTER`].
+    /// Probes an open channel that this end began, on which a client waits for an answer, if the
+    /// peer has been silent for [`SUSPECT_AFTER`] and no probe is in progress.
     pub(crate) fn suspect<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -181,8 +181,8 @@ impl Channels {
         news.unwrap_or(HandshakeEvent::None)
     }
 
-    /// Handles a Hello and answers it. Nothing is stored or sent before the message has been
-    /// decrypted.
+    /// Handles a Hello and answers it. A repeated Hello gets the stored Answer again. For any
+    /// other, nothing is stored or sent before the message has been decrypted.
     fn hello<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -258,8 +258,8 @@ impl Channels {
         }
     }
 
-    /// Makes room for another channel when the table is full. Of the channels that peers began, the
-    /// one that was silent for longest ends at the next sweep.
+    /// Makes room for a later channel when the table is full. Of the channels that peers began, the
+    /// one that was silent for longest ends at the next sweep, which is due at once.
     fn evict_oldest(&mut self, now: Nanos) {
         let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.begun_here);
         let oldest =

@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Forgets a closing session once it has no call left.
+    /// Forgets a closing session once it has no call left, and sends the server a `Close`.
     fn finish_closing<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let Some(session) = self.sessions.get(index) else { return };
         if !session.closing || session.live != 0 {
@@ -615,7 +615,7 @@ impl Client {
         self.wake_at(index, again);
     }
 
-    /// Runs due timers, sends grants, and continues long requests.
+    /// Runs due timers, asks for missing ranges, sends grants, and continues long requests.
     pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
     where
         H: Handler,
@@ -761,7 +761,7 @@ impl Client {
         }
     }
 
-    /// Handles the end of a channel, which ends its sessions.
+    /// Handles the end of a channel: its open sessions are lost.
     pub(crate) fn channel_closed<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, channel: u32)
     where
         H: Handler,

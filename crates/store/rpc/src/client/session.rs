@@ -16,7 +16,7 @@ use crate::rtt::Rtt;
 /// The state of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
-    /// The server has no session. The next call opens one.
+    /// This end has no session at the server. The next call opens one.
     Idle,
     /// The client sent `Connect`. Calls wait.
     Connecting,
@@ -207,7 +207,7 @@ impl Session {
         self.send_request(io, number, 0);
     }
 
-    /// Opens the session at the server, with a new nonce.
+    /// Begins to open the session at the server, with a new nonce.
     pub(crate) fn connect<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -252,10 +252,10 @@ impl Session {
         self.shakes += 1;
     }
 
-    /// Sends `Connect` padded to the frame length that it offers, so that an offer too wide for the
-    /// path gets no answer. After [`WIDE_TRIES`] attempts, narrower offers follow the widest one
-    /// each time. Offers arrive widest first, and the session uses the first offer that the server
-    /// accepts.
+    /// Sends `Connect` padded to the frame length that it offers, up to [`PROBE_BYTES`], so that an
+    /// offer too wide for the path gets no answer. A reliable transport needs no padding. After
+    /// [`WIDE_TRIES`] attempts, narrower offers follow the widest one each time. Offers arrive
+    /// widest first, and the session uses the first offer that the server accepts.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {

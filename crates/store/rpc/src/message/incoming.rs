@@ -43,7 +43,7 @@ struct Assembly {
     fragment: usize,
     /// Bytes that have arrived.
     received: usize,
-    /// Offset up to which the sender may have sent.
+    /// Offset up to which the receiver has permitted the sender to send.
     granted: usize,
     /// A bit for each fragment that has arrived.
     seen: Vec<u64>,
@@ -53,7 +53,8 @@ struct Assembly {
     progress_at: Nanos,
     /// How long to wait before the first request for missing ranges.
     patience: Duration,
-    /// Number of requests for missing ranges since a fragment last arrived.
+    /// Number of requests for missing ranges since a fragment last arrived, or the sender last
+    /// reported that it is sending.
     tries: u32,
     order: u64,
 }
@@ -102,7 +103,8 @@ pub(crate) struct Overdue<'a> {
     /// The message's number.
     pub(crate) message: u32,
     pub(crate) owner: Owner,
-    /// Requests for missing ranges so far, including this one.
+    /// Requests for missing ranges since a fragment last arrived or the sender last reported that
+    /// it is sending, including this request.
     pub(crate) tries: u32,
     /// The missing ranges, offset and length.
     pub(crate) missing: &'a [(usize, usize)],
@@ -200,7 +202,7 @@ impl Incoming {
         })
     }
 
-    /// Adds a fragment that is [`plausible`].
+    /// Adds a fragment, which must be [`plausible`]. Returns its effect.
     pub(crate) fn add(
         &mut self,
         now: Nanos,
@@ -256,7 +258,8 @@ impl Incoming {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer for later messages to use.
+    /// Keeps a buffer for later messages to use, or frees it if [`SPARE_BUFFERS`] are kept or it is
+    /// larger than [`SPARE_BYTES`].
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
             buffer.clear();
@@ -264,7 +267,7 @@ impl Incoming {
         }
     }
 
-    /// Removes a message, and keeps its buffer for later messages.
+    /// Removes a message, and [gives back](Self::give_back) its buffer.
     pub(crate) fn drop(&mut self, index: u32) {
         let buffer = self.take(index);
         self.give_back(buffer);

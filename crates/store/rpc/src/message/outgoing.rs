@@ -98,7 +98,7 @@ impl Sender {
         }
     }
 
-    /// Returns whether a poll would send something.
+    /// Returns whether some message may have something to send.
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -107,8 +107,8 @@ impl Sender {
         self.messages.len()
     }
 
-    /// Returns the message with the fewest bytes left that has something to send: its number and
-    /// owner.
+    /// Returns, of the messages that may have something to send, the one with the fewest bytes
+    /// left: its number and owner.
     pub(crate) fn shortest(&self) -> Option<(u32, Owner)> {
         let remaining =
             |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);

@@ -41,7 +41,7 @@ pub enum Status {
     /// The increment failed. `number`: the code of the [reason](crate::value::IncrementError).
     #[error("the value cannot be incremented")]
     NotANumber = 4,
-    /// Live data fills the memory given to the server.
+    /// Live data fills the memory given to the server, or the object is too long for its segments.
     #[error("the server's memory is full of live data")]
     MemoryFull = 5,
     /// The server can no longer make writes durable; body: why. Reads go on.
@@ -63,7 +63,8 @@ pub enum Status {
     /// granted; body: why.
     #[error("the coordinator refuses")]
     Refused = 11,
-    /// The server's data belongs to another cluster.
+    /// The server's data belongs to another cluster, or the coordinator's metadata is older than
+    /// what the server has seen; body: why.
     #[error("the data directory belongs to another cluster")]
     WrongCluster = 12,
     /// This master is being recovered: backups accept nothing from it any more.

@@ -12,7 +12,7 @@ pub struct TableRecord {
     pub id: u32,
     /// The table's name.
     pub name: String,
-    /// Seed of its keys' [positions](crate::tablet::position).
+    /// Seed of the [positions](crate::tablet::position) of the table's keys.
     pub seed: u64,
     /// The table's tablets, ascending: the first begins at zero, and each ends where the next
     /// begins.
@@ -24,7 +24,7 @@ pub struct TableRecord {
 pub struct TabletRecord {
     /// The tablet's first position.
     pub first: u64,
-    /// Id of the server that serves it.
+    /// Id of the server that serves the tablet.
     pub server: u32,
     /// Locator of that server; empty while the tablet has no server.
     pub locator: String,
@@ -46,7 +46,8 @@ impl TableRecord {
         &self.tablets[self.tablets.partition_point(|tablet| tablet.first <= position) - 1]
     }
 
-    /// Returns the locators of the servers of its tablets, each once.
+    /// Returns the locators of the servers of the table's tablets, each once. One of them is empty
+    /// if some tablet has no server.
     #[must_use]
     pub fn locators(&self) -> Vec<&str> {
         let mut locators: Vec<_> =
@@ -62,7 +63,8 @@ impl TableRecord {
 pub struct ServerRecord {
     /// The server's id.
     pub id: u32,
-    /// Milliseconds since the coordinator last heard of it.
+    /// Milliseconds since the coordinator last heard from the server; `u32::MAX` if it has not
+    /// heard from the server yet. Zero in an [`Assignment`](super::Assignment).
     pub silent_ms: u32,
     /// The server's locator for clients.
     pub locator: String,
@@ -85,8 +87,8 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
 }
 
 /// Appends the record of a server to a body. If the server has a rack, a space and the rack follow
-/// its locator. So a record of a program from before there were racks still parses; its server has
-/// no rack.
+/// its locator. So a record of a program that is older than racks still parses; its server has no
+/// rack.
 ///
 /// # Panics
 /// When locator and rack together are too long: see [`fits_record`].
@@ -247,8 +249,8 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 /// The objects in the answer to a scan.
 ///
 /// Objects are in the order of their bit-reversed key hashes, and a cursor is the bit-reversed hash
-/// of the last object that was returned. So a scan returns every object exactly once that is not
-/// removed meanwhile, even if the table grows or the server restarts.
+/// of the last object that was returned. So a scan returns every object that exists from its
+/// beginning to its end exactly once, even if the table grows or the server restarts.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],

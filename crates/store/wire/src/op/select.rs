@@ -39,11 +39,12 @@ pub struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// Encodes a selection. `seed` is the seed of keys' [positions](position). `askers` is the
-    /// number of servers, this one included, that will request entries of the same segment.
-    /// `tablets` must ascend.
+    /// number of servers, the requester included, that will request entries of the same segment.
+    /// `tablets` must ascend and not overlap.
     ///
     /// # Panics
-    /// When there are more than [`MAX_SELECTED`] tablets, or they do not ascend.
+    /// When there are more than [`MAX_SELECTED`] tablets, they do not ascend or overlap, or a
+    /// tablet's range or table id is invalid.
     #[must_use]
     pub fn encode(seed: u64, askers: u32, tablets: impl IntoIterator<Item = Tablet>) -> Vec<u8> {
         let mut bytes =
