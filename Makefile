@@ -99,7 +99,7 @@ kills-cluster: ## kill servers of a real cluster KILLS_FLOW times (default 50) w
 	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli cluster:: -- --nocapture
 
 kills-flow: ## kill either end of real transfers KILLS_FLOW times (default 50), and check every file
-	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli -- --nocapture cp::whichever_end upload::whichever_end upload::what_either_end
+	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-cli $$(scripts/features) --test cli -- --nocapture cp::the_file_is_exact_when_either_end_is_killed upload::an_uploaded_file_is_exact_when_either_end_is_killed upload::durable_bytes_are_not_sent_again_after_a_kill
 	SPRAT_KILLS=$(KILLS_FLOW) cargo test --release --locked -p sprat-flow --test flow interrupted::killed -- --nocapture
 
 fuzz: setup ## fuzz every parser for FUZZ_SECONDS each (default 60)

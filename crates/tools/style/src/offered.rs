@@ -1,6 +1,8 @@
-//! Checks that `make test-all` runs every target that the Makefile offers.
+//! Checks that `make test-all` runs every target that the Makefile offers, and that the tests which
+//! targets and scripts name are there.
 
 use crate::Finding;
+use crate::source::Source;
 
 /// Targets that `make test-all` does not run, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -35,6 +37,31 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
         )
     });
     missing.chain(gone).collect()
+}
+
+/// Finds filters of tests, such as `cp::the_file`, in the lines of `text` that run `cargo test`, to
+/// which no test belongs: cargo would run nothing, and succeed.
+#[must_use]
+pub fn check_filters(file: &str, text: &str, sources: &[Source]) -> Vec<Finding> {
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("cargo test"));
+    let filters = lines.flat_map(|(at, line)| {
+        let words = line.split_whitespace().filter_map(|word| word.split_once("::"));
+        words.map(move |(module, test)| (at, module, test))
+    });
+    let missing = filters.filter(|(_, module, test)| {
+        let (alone, folder) = (format!("/tests/{module}.rs"), format!("/tests/{module}/"));
+        let test = format!("fn {test}");
+        !sources.iter().any(|source| {
+            (source.path.ends_with(&alone) || source.path.contains(&folder))
+                && source.text.contains(&test)
+        })
+    });
+    missing
+        .map(|(at, module, test)| {
+            let problem = format!("no test is called {module}::{test}");
+            Finding::new(file, at, problem, "name a test that exists")
+        })
+        .collect()
 }
 
 /// Returns the target of a line such as `name: needs ## what it is for`.

@@ -131,6 +131,15 @@ fn every_offered_target_is_run() {
 }
 
 #[test]
+fn tests_that_targets_and_scripts_name_exist() {
+    let house = &*HOUSE;
+    let files =
+        house.files.iter().filter(|path| *path == "Makefile" || path.starts_with("scripts/"));
+    let check = |path: &String| offered::check_filters(path, &house.read(path), &house.sources);
+    none(files.flat_map(check).collect());
+}
+
+#[test]
 fn nothing_foreign_is_mentioned() {
     let house = &*HOUSE;
     let texts = house.files.iter().filter_map(|path| {

@@ -255,3 +255,19 @@ fn targets_that_no_script_runs_are_found() {
     assert_eq!(places, [("Makefile", 4), ("scripts/test-all", 3)]);
     assert_eq!(offered::check(makefile, "  \"build\"\n  \"bench-x\"\n"), []);
 }
+
+#[test]
+fn filters_that_match_no_test_are_found() {
+    let source = |path, text| Source::parse(path, text).expect("Rust");
+    let sources = [
+        source("crates/a/b/tests/cp.rs", "fn the_file_is_exact() {}"),
+        source("crates/a/b/tests/share/mod.rs", "fn a_file_is_served() {}"),
+        source("crates/a/b/src/gone.rs", "fn a_file() {}"),
+    ];
+    let script = "cargo test cp:: cp::the_file\necho gone::a_file\ncargo test share::a_file \
+                  cp::whichever_end gone::a_file";
+    let found = offered::check_filters("Makefile", script, &sources);
+    let problems: Vec<&str> = found.iter().map(|one| one.problem.as_str()).collect();
+    assert_eq!(problems, ["no test is called cp::whichever_end", "no test is called gone::a_file"]);
+    assert_eq!(lines(&found), [3, 3]);
+}

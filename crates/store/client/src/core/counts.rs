@@ -199,7 +199,11 @@ impl Core {
         answer: Result<CountAnswer, Error>,
         sink: AnswerSink<'_>,
     ) {
-        let asks = |count: &Count| matches!(count.step, Step::Ask { round, .. } if round == answered & !COUNT_TAG);
+        let round_of = |count: &Count| match count.step {
+            Step::Ask { round, .. } => Some(round),
+            Step::Locate { .. } => None,
+        };
+        let asks = |count: &Count| round_of(count) == Some(answered & !COUNT_TAG);
         // None when the count has ended, or begun again, before the last of its servers answered.
         let Some(index) = self.counts.iter().position(asks) else { return };
         let count = &mut self.counts[index];
