@@ -16,8 +16,8 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Returns the value of a line of `/proc/meminfo`, such as `MemAvailable`. The value is in bytes if
-/// the kernel states it in kB, and otherwise the bare number. `None` if there is no such line, or
-/// its value does not fit.
+/// the kernel states it in kB, and otherwise the bare number. `None` if the file cannot be read,
+/// there is no such line, or its value is not a number that fits a `u64`.
 #[must_use]
 pub fn memory(name: &str) -> Option<u64> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)

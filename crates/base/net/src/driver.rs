@@ -17,7 +17,8 @@ pub trait Transmit {
     /// carries, as far as the driver knows.
     fn mtu(&mut self, peer: SocketAddr) -> usize;
 
-    /// Returns whether every frame arrives once and in order as long as the peer stays reachable.
+    /// Returns whether every frame that the driver does not drop arrives once and in order, as long
+    /// as the peer stays reachable.
     fn reliable(&self) -> bool;
 
     /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return.

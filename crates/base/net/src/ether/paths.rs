@@ -85,8 +85,9 @@ impl Paths {
         paths.routes.iter().any(|route| route.link == link && route.mac == mac)
     }
 
-    /// Calls `each` for every peer and link used since the last call. The third argument says
-    /// whether a datagram was received over the link.
+    /// Calls `each` for every peer in the cache, and every link of its routes over which a frame
+    /// was sent or a datagram received since the last call. The third argument says whether a
+    /// datagram was received over the link.
     pub(super) fn take_marks(&mut self, mut each: impl FnMut(IpAddr, usize, bool)) {
         for paths in self.0.iter_mut().flatten() {
             let (used, heard) = (std::mem::take(&mut paths.used), std::mem::take(&mut paths.heard));

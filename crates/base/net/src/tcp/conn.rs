@@ -26,7 +26,7 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// Whether the connection is still being established.
     pub(super) connecting: bool,
-    /// Whether the connection has bytes for the next flush.
+    /// Whether the connection is in the list of connections to flush.
     pub(super) dirty: bool,
     /// Whether the connection has carried a frame since the last search for idle connections.
     pub(super) used: bool,
@@ -39,7 +39,7 @@ pub(super) struct Conn {
 pub(super) enum Written {
     /// The kernel took everything.
     All,
-    /// The kernel took only a part. The outbox has the remaining bytes.
+    /// The kernel took only a part, or nothing. The outbox has the remaining bytes.
     Blocked,
     /// The connection is broken.
     Broken,

@@ -8,8 +8,8 @@ use std::io;
 use super::message::SECRET;
 use crate::Mac;
 
-/// Default number of slots of a ring, as a power of two. Each slot holds a frame. 256 frames of 9
-/// KB stay in a core's cache; 1,024 do not, and the throughput is a fifth lower.
+/// Default number of slots of a ring, as its base-2 logarithm. Each slot holds a frame. 256 frames
+/// of 9 KB stay in a core's cache; 1,024 do not, and the throughput is a fifth lower.
 const LOG2_SLOTS: u8 = 8;
 
 /// The largest number of slots in a ring, as its base-2 logarithm: positions have 16 bits, and a

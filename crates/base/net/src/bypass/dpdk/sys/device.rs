@@ -142,12 +142,13 @@ impl Device {
     }
 
     /// Closes the device and opens, sets up and starts it again with the same settings and pool,
-    /// because the interface below it was replaced. The device's hardware address may be another
-    /// one afterwards.
+    /// because the interface below it was replaced, or it has lost its peer. The device's hardware
+    /// address may be another one afterwards. Does nothing if the device was never set up.
     ///
     /// # Errors
-    /// Errors of DPDK. After an error there is no port, and the device counts as stopped until
-    /// another attempt succeeds.
+    /// `ResourceBusy` if several nodes share the device, which then stays open. Errors of DPDK:
+    /// after these the device may have no port, and counts as stopped until another attempt
+    /// succeeds.
     pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
         let Some(setup) = self.setup else { return Ok(()) };
         if self.shared.is_some() {
@@ -205,7 +206,8 @@ impl Device {
         self.arguments.as_deref()
     }
 
-    /// Returns DPDK's name of the device.
+    /// Returns the device's name: as in the arguments, or `port` and a number for the first device
+    /// found.
     pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
@@ -520,7 +522,7 @@ impl SharedDevice {
     }
 
     /// Makes the device steer each of the consecutive UDP ports from `first` on to a queue of its
-    /// own, if it can.
+    /// own, if it can. Does not try if the frames have a VLAN tag.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
         let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.
