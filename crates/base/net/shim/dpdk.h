@@ -118,7 +118,10 @@ int sprat_dpdk_arm(uint16_t port, uint16_t queue, int armed);
 /* Makes the device steer datagrams for a UDP port to a queue. */
 int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6);
 
-/* Fills frames with up to count that have arrived, at most 64. Returns how many. The caller owns them. */
+/*
+ * Fills frames with up to count that have arrived, at most 64. Returns how many. The caller owns
+ * them.
+ */
 uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *frames, uint16_t count);
 /* Takes count frames from the pool, at most 64, or none. Returns how many. */
 uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count);
