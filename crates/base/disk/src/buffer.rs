@@ -29,6 +29,9 @@ impl AlignedBuf {
     }
 
     /// Makes the buffer at least `bytes` long, keeping its contents; new bytes are zero.
+    ///
+    /// # Panics
+    /// If there is not enough memory.
     pub fn grow(&mut self, bytes: usize) {
         let count = bytes.div_ceil(BLOCK_BYTES);
         if count > self.blocks.len() {

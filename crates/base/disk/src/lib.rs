@@ -138,6 +138,9 @@ pub trait ReadAt: Clone + Send + Sync {
     ///
     /// # Errors
     /// Errors of the device, or `UnexpectedEof` if the file ends before the bytes do.
+    ///
+    /// # Panics
+    /// If `len` or `offset` is not aligned, or `into` is shorter than `len`.
     fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()>;
 }
 

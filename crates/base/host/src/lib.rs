@@ -44,7 +44,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// the machine has started.
 ///
 /// # Panics
-/// If the kernel lacks the call, which came with Linux 3.17.
+/// If the call fails, as on kernels before Linux 3.17, which lack it.
 #[must_use]
 pub fn random() -> u64 {
     let mut bytes = [0; 8];

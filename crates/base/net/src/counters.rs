@@ -8,7 +8,8 @@ pub struct Counters {
     pub frames_in: u64,
     /// Bytes of the frames handed to the node, without the headers below them.
     pub bytes_in: u64,
-    /// Frames passed to the kernel or device, or kept until a connection accepts them.
+    /// Frames passed to the kernel or device, or kept until a connection or device accepts them.
+    /// Frames that are dropped after that count as dropped too.
     pub frames_out: u64,
     /// Bytes of the frames in `frames_out`.
     pub bytes_out: u64,
@@ -42,8 +43,9 @@ pub struct Counters {
     /// Errors that the kernel reported when the driver received, or accepted a connection, and
     /// after which the driver continues.
     pub receive_errors: u64,
-    /// System calls to send. With shared memory and DPDK, the number of groups of frames passed to
-    /// the peer or the device; with the network in memory, the number of frames.
+    /// System calls to send. With shared memory, the number of flushes that showed frames to the
+    /// peer; with DPDK, the number of calls that offered frames to the device; with the network in
+    /// memory, the number of frames.
     pub sends: u64,
     /// Successful calls that sent several frames as one buffer, which the kernel or the device
     /// split (UDP segmentation offload).
@@ -62,7 +64,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns the number of frames that were not sent, for any reason.
+    /// Returns the number of frames that were dropped, for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped_full

@@ -34,7 +34,7 @@ pub struct ClientContext<'a> {
     pub ballast: &'a TableRecord,
     /// The other tables, with the servers that have them.
     pub tables: &'a [TableRecord],
-    /// A number that grows with each change of `tables`.
+    /// A number that grows whenever `tables` may have changed.
     pub edition: u64,
     /// The first answer that no server should give, if there was one.
     pub nonsense: &'a mut Option<String>,

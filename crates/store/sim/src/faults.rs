@@ -26,22 +26,22 @@ pub enum Fault {
     },
     /// The server is shut down properly, and started again later.
     Stop,
-    /// At the server's next start, its disk fails after some operations.
+    /// At the server's next start, one operation of its disk fails.
     FailStart {
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
-    /// The disk fails after some operations.
+    /// One operation of the disk fails.
     FailDisk {
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
     /// If the server is up, its disk gets no more room than its present contents take, until the
-    /// next crash.
+    /// next crash or the end of the work.
     FillDisk,
     /// The disk has this latency from now on.
     Latency(Latency),

@@ -32,7 +32,7 @@ const BALLAST: u32 = 1 << 20;
 /// The phases of a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// Clients write the ballast, without faults.
+    /// A client writes the ballast, without faults.
     Load,
     /// Work and faults.
     Work,

@@ -205,7 +205,8 @@ impl RawDevice {
         self.port.socket()
     }
 
-    /// Returns whether a peer is at the other end.
+    /// Returns whether a peer was at the other end when [`poll`](Self::poll) last did its periodic
+    /// work.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up

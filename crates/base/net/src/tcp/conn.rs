@@ -28,7 +28,8 @@ pub(super) struct Conn {
     pub(super) connecting: bool,
     /// Whether the connection is in the list of connections to flush.
     pub(super) dirty: bool,
-    /// Whether the connection has carried a frame since the last search for idle connections.
+    /// Whether the connection was opened or has carried a frame since the last search for idle
+    /// connections.
     pub(super) used: bool,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,

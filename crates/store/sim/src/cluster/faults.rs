@@ -27,7 +27,7 @@ pub enum Fault {
         from: Vec<usize>,
         /// Whether frames from all other servers to these are lost too.
         both: bool,
-        /// Whether the coordinators count among the others.
+        /// Whether the coordinators count among the others, so that frames to them are lost too.
         coordinator: bool,
         /// How long the frames are lost.
         lasts: Duration,
@@ -49,16 +49,16 @@ pub enum Fault {
         /// How long the frames are lost.
         lasts: Duration,
     },
-    /// A server's disk fails after some operations. Later the disk works again, and the process is
-    /// restarted.
+    /// One operation of a server's disk fails. Later the fault is removed, if it has not happened
+    /// yet, and the process is restarted.
     FailDisk {
         /// The server's index.
         server: usize,
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
-        /// The time after which the disk works again.
+        /// The time after which the fault is removed and the process is restarted.
         lasts: Duration,
     },
     /// A server's disk gets no more room than its present contents take, for this time. Then the

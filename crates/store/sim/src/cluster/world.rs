@@ -60,8 +60,8 @@ enum Phase {
     Heal,
     /// Every segment must have all its replicas at this time at the latest.
     Whole(Nanos),
-    /// Clients read everything, write everything once more, and read it again. The number is that
-    /// of the first of these calls.
+    /// A client reads everything, writes everything once more, and reads it again. The number is
+    /// that of the first of these calls.
     Last(usize),
 }
 

@@ -85,8 +85,8 @@ pub(crate) struct MiniLog {
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
     pub(crate) entries: u64,
-    /// The largest number of older segments that a new head lists, besides survivors that it lists
-    /// first. If there are more, some are dropped from the digest.
+    /// The largest number of older segments that a new head lists, without survivors that no head
+    /// has listed before. If there are more, some are dropped from the digest.
     pub(crate) most: usize,
 }
 

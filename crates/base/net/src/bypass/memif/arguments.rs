@@ -1,7 +1,7 @@
 //! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
-//! run Sprat or DPDK.
+//! The keys are those of DPDK's driver for the same interfaces, so that either end can run Sprat or
+//! DPDK. So are the defaults, except those of `rsize`, `bsize` and `mac`.
 
 use std::io;
 
