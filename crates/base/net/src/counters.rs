@@ -19,8 +19,9 @@ pub struct Counters {
     /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or
     /// empty.
     pub dropped_size: u64,
-    /// Frames not sent because the peer cannot be reached: there is no route, its address is of the
-    /// wrong family, its hardware address is unknown, or the driver waits to reconnect.
+    /// Frames not sent because the peer cannot be reached: there is no route, the kernel forbids
+    /// the address, the address is of the wrong family, the peer's hardware address is unknown, a
+    /// connection could not be begun, or the driver waits to reconnect.
     pub dropped_unreachable: u64,
     /// Frames lost because the peer refused them, or because its connection was closed before the
     /// kernel took them. If the kernel took some of the frames that waited together, they count

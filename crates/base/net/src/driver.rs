@@ -22,8 +22,9 @@ pub trait Transmit {
     fn reliable(&self) -> bool;
 
     /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return.
-    /// The driver copies small frames and sends them together at the next [`flush`](Self::flush).
-    /// It passes large frames to the kernel or device from where they lie.
+    /// The driver may keep a copy of the frame until the next [`flush`](Self::flush), so that small
+    /// frames leave together. UDP and TCP usually pass large frames to the kernel at once, from
+    /// where they lie.
     ///
     /// Delivery is best effort: if there is no room, the driver drops the frame and counts it.
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]);

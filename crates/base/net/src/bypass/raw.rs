@@ -218,8 +218,8 @@ impl RawDevice {
         self.port.state()
     }
 
-    /// Returns the number of frames that were accepted for sending and then dropped because the
-    /// peer had left.
+    /// Returns the number of frames that were accepted for sending, still waited when the peer
+    /// left, and were dropped then.
     #[must_use]
     pub fn discarded(&self) -> u64 {
         self.discarded

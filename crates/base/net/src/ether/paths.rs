@@ -47,8 +47,8 @@ impl Paths {
             .is_some_and(|paths| paths.peer == peer && paths.generation == generation)
     }
 
-    /// Returns the route of a datagram of `len` bytes to the peer of entry `index`, which must [be
-    /// filled](Self::has).
+    /// Returns the route of a datagram of `len` bytes to the peer of entry `index`. The caller must
+    /// have checked with [`has`](Self::has) that the entry holds routes.
     #[inline]
     pub(super) fn pick(&mut self, index: usize, len: usize) -> &Route {
         let paths = self.0[index].as_mut().expect("there are ways");

@@ -11,7 +11,8 @@ const GAPS: usize = 8;
 /// gap in which another thread had the core, the node does not spin for this many times the gap.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest time for which a node does not spin after such a gap.
+/// The longest time for which a node does not spin after a gap in which another thread had the
+/// core.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
 /// After this many consecutive yields that gave the core to another thread, the core counts as
