@@ -136,7 +136,7 @@ impl Server {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
-    /// Makes the disk fail after `after` more operations.
+    /// Injects `how` into the disk operation that is `after` operations away (0: the next one).
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
         self.trouble.push(self.control.operations() + after);

@@ -261,7 +261,7 @@ impl Memif {
         }
     }
 
-    /// Copies the next received frame into `frame` and returns its length.
+    /// Copies the next received frame into `frame` and returns its length; `None` if there is none.
     #[inline]
     pub(super) fn take(&mut self, frame: &mut [u8]) -> Option<usize> {
         let State::Joined(joined) = &mut self.state else { return None };

@@ -41,7 +41,8 @@ pub(in crate::bypass) struct Device {
     /// The arguments with which the device was opened; `None` if it was the first one found.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False if the device could not be reopened; then it has no port.
+    /// False while the device is closed, which it stays if it cannot be reopened: `port` is then no
+    /// longer its own.
     open: bool,
     /// The device's counters from before it was reopened.
     before: DeviceCounters,
