@@ -99,8 +99,9 @@ pub fn mix(mut word: u64) -> u64 {
 }
 
 /// Draws the next number of Marsaglia's xorshift (2003). `state` is the last number drawn; the call
-/// replaces it by the next one. It must not be 0. Recorded seeds of replication and of the kernels'
-/// tests use it; a [`Chance`] takes any seed and is the better generator.
+/// replaces it by the next one, and returns that. It must not be 0. Tests of replication and of the
+/// kernels have recorded seeds for this function; a [`Chance`] takes any seed and is the better
+/// generator.
 pub fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

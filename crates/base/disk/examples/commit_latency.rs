@@ -1,6 +1,6 @@
 //! Measures a durable commit of 200 B on the filesystem of the given directory (default: the
 //! current one): a block written by a `FileDisk`, compared with appending to a file and calling
-//! fdatasync. Measures each alone, and in parallel with threads that only compute.
+//! fdatasync. Measures the `FileDisk` also in parallel with threads that only compute.
 #![allow(clippy::print_stdout, reason = "an example prints and measures")]
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
@@ -54,7 +54,8 @@ fn compute(stop: &AtomicBool) {
     }
 }
 
-/// Commits that fill consecutive blocks of a file without holes, as the log does.
+/// Returns the durations of commits that fill consecutive blocks of a file without holes, as the
+/// log does.
 fn disk_commits(disk: &mut FileDisk) -> Vec<Duration> {
     let len = FILE_BLOCKS * BLOCK_BYTES;
     finish(disk, Op::Write { buffer: AlignedBuf::zeroed(len), len, offset: 0, durable: true });

@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-/// Alignment of all reads and writes in memory and on disk, in bytes. It is a multiple of the
-/// logical block size of every device in use.
+/// Alignment of all reads and writes in memory and on disk, in bytes. A file is accessed by direct
+/// I/O only if this is a multiple of the alignment that its device requires.
 pub const BLOCK_BYTES: usize = 4096;
 
 #[derive(Clone, FromBytes, Immutable, IntoBytes)]
@@ -29,6 +29,9 @@ impl AlignedBuf {
     }
 
     /// Makes the buffer at least `bytes` long, keeping its contents; new bytes are zero.
+    ///
+    /// # Panics
+    /// If there is not enough memory.
     pub fn grow(&mut self, bytes: usize) {
         let count = bytes.div_ceil(BLOCK_BYTES);
         if count > self.blocks.len() {

@@ -19,20 +19,22 @@ pub enum Access {
     /// Between our memory and the device (`O_DIRECT`), if the filesystem supports it. This is the
     /// fastest way to a durable write.
     Direct,
-    /// Through the kernel's page cache: a write completes when the kernel has the bytes.
+    /// Through the kernel's page cache. A write that is not durable completes when the kernel has
+    /// the bytes; a durable one completes when the device has them.
     Cached,
 }
 
 /// Why a file could not be opened as a disk.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Another process has locked the file.
+    /// The file is already locked, by this process or another, or it was removed or renamed during
+    /// each attempt to lock it.
     #[error(
         "{} is in use by another server; stop that one or choose another data directory",
         .0.display()
     )]
     Locked(PathBuf),
-    /// The file cannot be opened or locked, or its directory cannot be synced.
+    /// The file cannot be opened, checked or locked, or its directory cannot be synced.
     #[error("cannot open {}: {source}", path.display())]
     Io {
         /// The file's path.
@@ -50,7 +52,8 @@ const MAX_ATTEMPTS: usize = 16;
 /// until it is closed. `more` are additional flags.
 ///
 /// # Errors
-/// `WOULDBLOCK` when another process has locked the file; otherwise the error of opening it.
+/// `WOULDBLOCK` if the file is already locked, by this process or another, or if it was removed or
+/// renamed during all 16 attempts. Otherwise the error of opening, locking or checking it.
 pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
     for _ in 0..MAX_ATTEMPTS {
@@ -83,9 +86,10 @@ pub fn is_named(
     }
 }
 
-/// A [`Disk`] in a file. This process locks the file as long as the disk is open.
+/// A [`Disk`] in a file. [`open`](Self::open) locks the file until the disk and its readers are
+/// dropped; [`for_reading`](Self::for_reading) does not lock it.
 ///
-/// [`open`](Self::open) picks the fastest way to durable writes that the system offers, and
+/// With [`Access::Direct`], `open` picks the fastest way to durable writes that the system offers.
 /// [`describe`](Self::describe) says which way that is.
 pub struct FileDisk {
     path: PathBuf,
@@ -97,7 +101,8 @@ pub struct FileDisk {
 
 enum Engine {
     Ring(Box<Ring>),
-    /// Used where io_uring is forbidden: every operation blocks its submitter.
+    /// Used where the kernel refuses an io_uring, and in tests: every operation blocks its
+    /// submitter.
     Blocking(VecDeque<Completion>),
 }
 
@@ -119,8 +124,9 @@ impl FileDisk {
     /// see [`describe`](Self::describe).
     ///
     /// # Errors
-    /// [`OpenError::Locked`] if another process has locked the file. [`OpenError::Io`] if the file
-    /// cannot be opened, or its directory cannot be synced.
+    /// [`OpenError::Locked`] if the file is already locked, by this process or another, or was
+    /// removed or renamed during each attempt to lock it. [`OpenError::Io`] if the file cannot be
+    /// opened, checked or locked, or its directory cannot be synced.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
         let file = open_locked(path, OFlags::empty()).map_err(|errno| match errno {
@@ -298,7 +304,7 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Truncates the file to `offset`. If the file ends at or before `offset`, this frees the blocks
+/// Truncates the file to `offset` if it is longer. If it is not longer, this frees the blocks
 /// reserved beyond its end, because ext4 and XFS free them when a file is truncated to its present
 /// size.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {

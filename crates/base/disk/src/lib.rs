@@ -2,7 +2,8 @@
 //! disks.
 //!
 //! A [`Disk`] is one file, owned by one thread. It accepts a bounded number of operations, and
-//! returns their outcomes through [`Disk::poll`]. With io_uring it blocks only in [`Disk::wait`].
+//! returns their outcomes through [`Disk::poll`]. With io_uring it blocks only in [`Disk::wait`],
+//! in the submission of an [`Op::Release`], and when it is dropped.
 //! - [`FileDisk`]: a real file, with io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem
 //!   supports them.
 //! - [`MemDisk`]: a file in memory, in the caller's virtual time. Its seed and the test decide
@@ -68,8 +69,8 @@ pub enum Op {
         /// The length of the range, in bytes.
         len: u64,
     },
-    /// Frees all disk space beyond `offset`, reserved or written. A file that is longer is
-    /// truncated to `offset`.
+    /// Truncates the file to `offset` if it is longer. Frees all space reserved beyond the file's
+    /// end.
     Release {
         /// The largest size that the file keeps, in bytes.
         offset: u64,
@@ -97,7 +98,7 @@ pub trait Disk {
     /// A handle that reads the file, also from other threads.
     type Reader: ReadAt;
 
-    /// Returns the file's name, for messages.
+    /// Returns the file's path, or `memory` for a [`MemDisk`], for messages.
     fn name(&self) -> String;
 
     /// Returns the size of the file, in bytes.
@@ -112,11 +113,12 @@ pub trait Disk {
     /// If [`MAX_IN_FLIGHT`] operations are in flight, or `op` is not aligned.
     fn submit(&mut self, ticket: u64, op: Op);
 
-    /// Returns the next outcome, if there is one. Makes no system call if there is none.
+    /// Returns the next outcome, if there is one. If there is none, makes a system call only to
+    /// submit operations that the kernel refused earlier.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// Blocks until [`poll`](Self::poll) has an outcome; returns at once if nothing is in flight.
-    /// For start and stop, not for the loop of a node.
+    /// Blocks until an outcome may have arrived, or a signal interrupts the wait; returns at once
+    /// if nothing is in flight. For start and stop, not for the loop of a node.
     ///
     /// # Errors
     /// If waiting fails; the operations remain in flight.
@@ -136,6 +138,9 @@ pub trait ReadAt: Clone + Send + Sync {
     ///
     /// # Errors
     /// Errors of the device, or `UnexpectedEof` if the file ends before the bytes do.
+    ///
+    /// # Panics
+    /// If `len` or `offset` is not aligned, or `into` is shorter than `len`.
     fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()>;
 }
 

@@ -14,9 +14,11 @@ const SECTOR: usize = 512;
 /// A failure injected into an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// The operation fails with `EIO`. A write may have happened in part.
+    /// The operation fails with `EIO`. Readers see nothing of a failed write, but a crash may leave
+    /// any part of it on the medium.
     Io,
-    /// The operation fails with `ENOSPC`. A write may have happened in part.
+    /// The operation fails with `ENOSPC`. Readers see nothing of a failed write, but a crash may
+    /// leave any part of it on the medium.
     NoSpace,
     /// The operation never completes within the life of the process.
     Hang,
@@ -29,7 +31,8 @@ pub struct Latency {
     pub base: u64,
     /// Additional time of a durable write or a sync.
     pub durable: u64,
-    /// The largest random additional time, in nanoseconds, drawn for each operation.
+    /// Bound of a random additional time, drawn for each operation: it is less than `jitter`. 0
+    /// adds no time.
     pub jitter: u64,
 }
 
@@ -39,8 +42,8 @@ struct Write {
     bytes: Vec<u8>,
     /// The order in which operations were started.
     sequence: u64,
-    /// Whether the caller has its completion. Before that, a crash may keep any part of the write.
-    /// After it, a crash may lose parts only of a write that is not durable.
+    /// Whether the write has succeeded. Before that, a crash may keep any part of the write. After
+    /// it, a crash may lose parts only of a write that is not durable.
     completed: bool,
     durable: bool,
 }
@@ -70,7 +73,7 @@ struct State {
     begun: u64,
     faults: Vec<(u64, Fault)>,
     capacity: u64,
-    /// Number of crashes. Disks opened before the last crash are dead.
+    /// Number of crashes and of kills. Disks opened before the last of them are dead.
     life: u64,
     opened: bool,
 }
@@ -215,7 +218,7 @@ impl MemControl {
     }
 
     /// Simulates a power failure: writes that were not durable, or not complete, are kept, lost or
-    /// torn. Disks that are open are dead afterwards.
+    /// torn. Disks that are open are dead afterwards. Removes the scheduled faults.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);
@@ -255,8 +258,8 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Advances the virtual clock to `now`, in nanoseconds. Operations due at `now` or earlier
-    /// complete.
+    /// Advances the virtual clock to `now`, in nanoseconds; never sets it back. Operations due at
+    /// the clock's time or earlier complete.
     pub fn set_now(&self, now: u64) {
         let mut state = lock(&self.state);
         state.now = state.now.max(now);
@@ -270,7 +273,7 @@ impl MemControl {
     }
 
     /// Returns the time at which the next operation completes, in nanoseconds; `None` if none is in
-    /// flight.
+    /// flight, or each of them hangs.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
         lock(&self.state)
@@ -286,7 +289,8 @@ impl MemControl {
         lock(&self.state).latency = latency;
     }
 
-    /// Sets the capacity of the medium, in bytes.
+    /// Sets the capacity of the medium, in bytes. A write or reservation that ends beyond it fails
+    /// with `ENOSPC`.
     pub fn set_capacity(&self, bytes: u64) {
         lock(&self.state).capacity = bytes;
     }

@@ -16,7 +16,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Returns the end of the last byte written.
+    /// Returns the size in bytes: the highest end of a write, or less after a truncation.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }

@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const ENTRIES: u32 = 128;
 const _: () = assert!(ENTRIES as usize == 2 * MAX_IN_FLIGHT);
 
-/// Marks the completion of a sync in its user data; the other bits are the slot's index.
+/// Marks, in an entry's user data, the sync that follows a durable write; the other bits are the
+/// slot's index.
 const SYNC: u64 = 1 << 32;
 
 /// An operation that the kernel works on.
@@ -82,7 +83,7 @@ impl Slot {
         }
     }
 
-    /// Bytes still to be written or read.
+    /// Returns the number of bytes still to be written, or of wanted bytes still to be read.
     fn left(&self) -> usize {
         match &self.op {
             Op::Write { len, .. } => len - self.done,
@@ -107,8 +108,8 @@ impl Ring {
     /// Creates a ring for `file`.
     ///
     /// # Errors
-    /// If the kernel provides no io_uring: the kernel is too old, or io_uring is forbidden, as in
-    /// many containers.
+    /// If the kernel provides no io_uring, for example because the kernel is too old, or io_uring
+    /// is forbidden, as in many containers.
     pub(crate) fn new(file: File, separate_sync: bool) -> io::Result<Self> {
         let uring = IoUring::new(ENTRIES)?;
         Ok(Self {
@@ -193,7 +194,8 @@ impl Ring {
         slot.separated = !self.uring.submission().is_empty();
     }
 
-    /// Returns the next finished operation with its ticket and its outcome.
+    /// Returns the next finished operation with its ticket and its outcome. Submits the remainder
+    /// of operations that the kernel has done in part.
     pub(crate) fn poll(&mut self) -> Option<(u64, Op, io::Result<()>)> {
         loop {
             let Some(completion) = self.uring.completion().next() else {
@@ -224,7 +226,7 @@ impl Ring {
         }
     }
 
-    /// Blocks until there is a completion, if anything is in flight.
+    /// Blocks until there is a completion or a signal, if anything is in flight.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if self.in_flight == 0 {
             return Ok(());
@@ -236,7 +238,7 @@ impl Ring {
         }
     }
 
-    /// A descriptor that polls readable when there are completions.
+    /// Returns a descriptor that polls readable when there are completions.
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor belongs to the ring, which stays open as long as `self` is
         // borrowed.

@@ -31,7 +31,8 @@ fn a_file_that_is_locked_has_its_name() {
     assert!(opened.into_inner() > 0, "none could open the file");
 }
 
-/// Returns the disks to test: direct and cached, on a disk and, if there is one, on a tmpfs.
+/// Returns the disks to test: direct and cached, with io_uring and without, in the directory for
+/// temporary files and, if there is one, in `/dev/shm`.
 fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
     let mut disks = Vec::new();
     let shared_memory = std::path::Path::new("/dev/shm");

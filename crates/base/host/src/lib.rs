@@ -16,8 +16,8 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Returns the value of a line of `/proc/meminfo`, such as `MemAvailable`. The value is in bytes if
-/// the kernel states it in kB, and otherwise the bare number. `None` if there is no such line, or
-/// its value does not fit.
+/// the kernel states it in kB, and otherwise the bare number. `None` if the file cannot be read,
+/// there is no such line, or its value is not a number that fits a `u64`.
 #[must_use]
 pub fn memory(name: &str) -> Option<u64> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
@@ -44,7 +44,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// the machine has started.
 ///
 /// # Panics
-/// If the kernel lacks the call, which came with Linux 3.17.
+/// If the call fails, as on kernels before Linux 3.17, which lack it.
 #[must_use]
 pub fn random() -> u64 {
     let mut bytes = [0; 8];

@@ -6,14 +6,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Calls `is_so` every `pause` until it returns true, for at most `patience`, but at least once.
-/// Returns whether `is_so` has returned true.
+/// Calls `is_so` at least once, with a `pause` between calls, until it returns true, or until a
+/// call ends after `patience`. Returns whether `is_so` has returned true.
 pub fn wait_until(patience: Duration, pause: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     retry(patience, pause, |()| true, || if is_so() { Ok(()) } else { Err(()) }).is_ok()
 }
 
-/// Calls `attempt` every `pause`, for at most `patience`, until it succeeds. Gives up early if
-/// `passes` returns false for an error: such an error does not pass with time.
+/// Calls `attempt`, with a `pause` between calls, until it succeeds, or until a call fails after
+/// `patience`. Gives up early if `passes` returns false for an error: such an error does not pass
+/// with time.
 ///
 /// # Errors
 /// The error of the last attempt.

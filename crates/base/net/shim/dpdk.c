@@ -20,7 +20,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-/* The largest number of frames in one call of DPDK. More frames take several calls. */
+/* The largest number of frames in one call of DPDK. To send more frames takes several calls. */
 #define BURST 64
 
 /* Number of frames that each thread keeps in its own cache. */

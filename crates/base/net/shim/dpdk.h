@@ -90,7 +90,7 @@ uint32_t sprat_dpdk_pool_used(struct rte_mempool *pool);
 
 /* Makes DPDK probe a device, such as "0000:01:00.1" or "net_memif0,role=server". */
 int sprat_dpdk_attach(const char *arguments, const char *name, uint16_t *port);
-/* Finds the first device from `from` on that DPDK has probed itself. */
+/* Finds the first device whose port number is `from` or higher. */
 int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
@@ -118,7 +118,10 @@ int sprat_dpdk_arm(uint16_t port, uint16_t queue, int armed);
 /* Makes the device steer datagrams for a UDP port to a queue. */
 int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6);
 
-/* Fills frames with up to count that have arrived; the caller owns them. */
+/*
+ * Fills frames with up to count that have arrived, at most 64. Returns how many. The caller owns
+ * them.
+ */
 uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *frames, uint16_t count);
 /* Takes count frames from the pool, at most 64, or none. Returns how many. */
 uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count);

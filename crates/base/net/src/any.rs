@@ -118,7 +118,8 @@ impl AnyDriver {
         }
     }
 
-    /// Returns the number of a ping that was answered since the last call, if there is one.
+    /// Returns the number of a ping that was answered and that no earlier call has returned, if
+    /// there is one.
     pub fn take_pong(&mut self) -> Option<u32> {
         match &mut self.tx {
             AnyTx::Bypass(tx) => tx.take_pong(),
@@ -126,9 +127,9 @@ impl AnyDriver {
         }
     }
 
-    /// Returns a peer whose host has reported since the last call that no process listens at the
-    /// peer's port. Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect)
-    /// report this.
+    /// Takes a peer whose host has reported that no process listens at the peer's port. `None` if
+    /// there is no further such peer. Only kernel TCP and kernel UDP opened to
+    /// [connect](crate::DriverRole::Connect) report this.
     pub fn take_refusal(&mut self) -> Option<SocketAddr> {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.take_refusal(),

@@ -17,12 +17,14 @@ pub trait Transmit {
     /// carries, as far as the driver knows.
     fn mtu(&mut self, peer: SocketAddr) -> usize;
 
-    /// Returns whether every frame arrives once and in order as long as the peer stays reachable.
+    /// Returns whether every frame that the driver does not drop arrives once and in order, as long
+    /// as the peer stays reachable.
     fn reliable(&self) -> bool;
 
     /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return.
-    /// The driver copies small frames and sends them together at the next [`flush`](Self::flush).
-    /// It passes large frames to the kernel or device from where they lie.
+    /// The driver may keep a copy of the frame until the next [`flush`](Self::flush), so that small
+    /// frames leave together. UDP and TCP usually pass large frames to the kernel at once, from
+    /// where they lie.
     ///
     /// Delivery is best effort: if there is no room, the driver drops the frame and counts it.
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]);

@@ -15,8 +15,8 @@ pub struct Figure {
     pub value: u64,
 }
 
-/// The longest name of a figure, in bytes, because on the network its length takes one byte. A
-/// longer name panics.
+/// The longest name of a figure with its labels, in bytes, because on the network its length takes
+/// one byte.
 pub const MAX_NAME: usize = 255;
 
 /// The longest value of a label, in characters; longer values are cut.
@@ -29,8 +29,11 @@ impl Figure {
         Self { name: name.into(), value }
     }
 
-    /// Creates a figure with one to three labels, each a name and a value. Characters of label
-    /// values that have a meaning in metrics are replaced by `_`.
+    /// Creates a figure with one to three labels, each a name and a value. In label values, quotes,
+    /// backslashes, spaces and all characters that are not printable ASCII are replaced by `_`.
+    ///
+    /// # Panics
+    /// If the name with its labels is longer than [`MAX_NAME`].
     #[must_use]
     pub fn labelled(name: &'static str, labels: &[(&'static str, &str)], value: u64) -> Self {
         let plain =

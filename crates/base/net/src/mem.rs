@@ -12,9 +12,9 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Limit on the frames that wait at a port, and on the frames that a sender has staged. A hub has
-/// at most this many frames in transit for each of its ports, counted together. Further frames are
-/// dropped.
+/// Limit on the frames that wait at a port, and on the frames that a sender has staged. Further
+/// frames are dropped. A hub also drops frames while as many are in transit as this limit times the
+/// number of its ports.
 pub const QUEUE_LIMIT: usize = 16_384;
 
 /// The largest number of frames that one call of [`Driver::receive`] passes on.

@@ -13,10 +13,10 @@ use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 pub enum DriverRole<'a> {
     /// To listen at the locator.
     Listen,
-    /// To connect to services such as the one at the locator. A locator given here, which must be
-    /// of the same transport, states the client's own address and port; without it the system
-    /// chooses them. With `fast+dpdk` this locator also names the device; without it the first
-    /// device is used.
+    /// To connect to services such as the one at the locator. A locator given here states the
+    /// client's own address and port; without it the system chooses them. With `fast+dpdk` this
+    /// locator also names the device; without it the first device is used. It is ignored with
+    /// `tcp`, and if its transport is another than the service's.
     Connect(Option<&'a Locator>),
 }
 

@@ -39,7 +39,8 @@ struct Orders {
     end: AtomicBool,
 }
 
-/// Runs a node that echoes all frames, and sleeps when there are none. No timer wakes it.
+/// Runs a node that echoes all frames, and sleeps when there are none. A timer wakes it only if the
+/// driver has no descriptor to sleep on, or demands a sleep of 1 ms at most.
 fn serve(
     device: &str,
     number: usize,

@@ -205,7 +205,7 @@ fn opening_says_what_is_in_the_way() {
         Ok(_) => panic!("{text} opened"),
         Err(error) => error.to_string(),
     };
-    #[cfg(not(feature = "dpdk"))] // with it, `tests/dpdk.rs` asks
+    #[cfg(not(feature = "dpdk"))] // with the feature, opening fails for another reason
     {
         let dpdk = failure("fast+dpdk:host=127.0.0.1,mac=94:DE:80:AB:01:79,port=1");
         assert!(dpdk.contains("without DPDK") && dpdk.contains("fast+udp"), "{dpdk}");

@@ -83,7 +83,7 @@ pub fn short(figure: &str) -> String {
 }
 
 /// Formats a number with three significant digits: `0.152`, `13.8`, `421`. Values below 0.001 look
-/// like `5.0e-6`, values of 1000 and more like `1234`.
+/// like `5.0e-6`, values of 1000 and more like `1234`. An infinity or NaN becomes `-`.
 #[must_use]
 pub fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {

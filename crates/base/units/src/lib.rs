@@ -11,8 +11,8 @@
 //!
 //! `MB` is 10^6 bytes and `MiB` 2^20 everywhere. Tools differ in the meaning of a lone letter, and
 //! Sprat follows the majority: `16G` of memory is 16 GiB, as in dd, curl, rclone and the JVM; `1G`
-//! as a rate is 10^9 bits a second, as in tc and iperf3. A text that common tools read in two
-//! different ways is refused, and the error names both readings.
+//! as a rate is 10^9 bits a second, as in tc and iperf3. Any other text that common tools read in
+//! two different ways is refused, and the error names both readings.
 //!
 //! [`figure`] formats numbers for people. [`html`] escapes text for web pages.
 
@@ -125,8 +125,9 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 }
 
 /// Parses a rate in bits per second. A number alone is in bits per second. `k`, `M`, `G`, `T` and
-/// `P` are powers of 1000, and with an `i` after the letter powers of 1024. A unit may follow:
-/// `bit`, `b/s`, `bit/s` or `bps` for bits, `B/s` for bytes.
+/// `P` are powers of 1000, and with an `i` after the letter powers of 1024. A unit may follow: `b`,
+/// `bit`, `bits`, `b/s`, `bit/s`, `bits/s`, or `bps` after a capital letter, for bits; `B/s` or
+/// `Bps` for bytes.
 ///
 /// # Errors
 /// The text is not a rate, or exceeds 10^18 bits per second. `2GB` and `100mbps` are refused as

@@ -7,7 +7,8 @@ const TIME: Kind =
     Kind { quantity: "time", examples: "250ms, 90s, 10m or 1h, say", most: "584 years" };
 
 /// Parses a time: one or several numbers, each with a unit `ns`, `us`, `ms`, `s`, `m` (minutes),
-/// `h` or `d`.
+/// `h` or `d`. `nsec`, `usec`, `msec`, `sec` (each also with an `s` at its end) and `min` are other
+/// names of these units.
 ///
 /// # Errors
 /// The text is not a time, or exceeds 584 years. A number alone is refused, except 0, because it

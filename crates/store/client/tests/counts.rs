@@ -15,8 +15,8 @@ impl World {
         self.core.submit(self.now, tag, &request, self.now + patience).expect("a known table");
     }
 
-    /// Runs the world until counts have ended, for at most `limit`. Returns these counts with their
-    /// tags.
+    /// Runs the world until at least one count has ended, for at most `limit`. Returns the counts
+    /// that have ended, with their tags.
     fn run(&mut self, limit: Duration) -> Vec<(u64, Counted)> {
         let until = self.now + limit;
         let mut ended = Vec::new();

@@ -525,7 +525,7 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
     let on_disk: usize = disk.replicas.values().map(Vec::len).sum();
     assert!(on_disk > MIN_MEMORY, "{on_disk} bytes on disk make no test");
     disk.crash(&mut chance);
-    // Replay is faster in descending order of the segments, but must work in ascending order too.
+    // `restore` replays the segments in descending order, so that it meets newer versions first.
     let log = disk.restore(config, None);
     log.check_invariants();
     assert!(

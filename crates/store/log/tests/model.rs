@@ -22,7 +22,7 @@ struct Model {
     /// position after the change. Changes made together have equal positions.
     history: Vec<(Key, Option<Object>, u64)>,
     state: BTreeMap<Key, Object>,
-    /// The objects at the last crash.
+    /// The objects that the log had when it was restored after the last crash.
     base: BTreeMap<Key, Object>,
     /// By key, the version that the version of a new object must exceed.
     versions: HashMap<Key, u64>,

@@ -140,8 +140,8 @@ fn strangers_get_no_answer() {
     let stranger = Root::generate().unwrap();
     let expired = Terms { valid: (1, BEGINNING), ..terms(Role::Client) };
     let early = Terms { valid: (BEGINNING + 100, BEGINNING + LIFE), ..terms(Role::Client) };
-    // The caller's identity, and whether its Hello is answered: it is for a member that has the
-    // door key.
+    // The caller's identity, and whether the caller is a member whose Hello is answered. The Hello
+    // of case 4 is answered too, because that caller has the cluster's door key.
     let cases = [
         (None, false),
         (Some(issue(&stranger, Role::Admin)), false),

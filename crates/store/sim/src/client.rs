@@ -18,7 +18,8 @@ pub const TRANSPORT: &str = "fast+udp";
 /// How often a client requests a page of a scan without an answer before it gives up the scan.
 const PAGE_TRIES: u32 = 4;
 
-/// The largest number of pages of a scan. The client reports a longer scan as one that never ends.
+/// The largest number of requests for pages of a scan, repeated requests included. The client
+/// reports a longer scan as one that never ends.
 const MAX_PAGES: u32 = 100_000;
 
 /// State that all clients share during one iteration.
@@ -33,7 +34,7 @@ pub struct ClientContext<'a> {
     pub ballast: &'a TableRecord,
     /// The other tables, with the servers that have them.
     pub tables: &'a [TableRecord],
-    /// A number that grows with each change of `tables`.
+    /// A number that grows whenever `tables` may have changed.
     pub edition: u64,
     /// The first answer that no server should give, if there was one.
     pub nonsense: &'a mut Option<String>,
@@ -66,8 +67,8 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// Returns the calls at the end of a history: reads of all objects of a table, then a write to
-    /// each, then reads again.
+    /// Returns the calls at the end of a history: reads of all objects of a table and a scan, then
+    /// a write to each object, then the reads and the scan again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
         let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
@@ -93,11 +94,11 @@ pub struct Client {
     next_at: Nanos,
     paused_until: Nanos,
     errands: VecDeque<Errand>,
-    /// The timeout of each errand.
+    /// The timeout of each errand that is a call.
     patience: Duration,
     /// The [`edition`](ClientContext::edition) of the tables that the client knows.
     learned: Option<u64>,
-    /// Scans to continue or to begin.
+    /// Scans whose next page is to be requested.
     scans: Vec<Scan>,
     /// The last known versions of objects, for conditions.
     last_versions: BTreeMap<ObjectName, u64>,
@@ -150,7 +151,8 @@ impl Client {
         self.remaining
     }
 
-    /// Lets the client run errands, one after the other, each with this timeout.
+    /// Lets the client run errands, one after the other. Calls have this timeout; scans have one of
+    /// their own.
     pub fn send(&mut self, errands: impl IntoIterator<Item = Errand>, patience: Duration) {
         self.errands.extend(errands);
         self.patience = patience;
@@ -169,7 +171,8 @@ impl Client {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// Returns the number of requests sent again so far.
+    /// Returns the number of requests and of ranges of long messages that were sent again or
+    /// requested again so far.
     pub fn retransmissions(&self) -> u64 {
         self.core.rpc_counters().map(|counters| counters.retransmissions + counters.resends).sum()
     }

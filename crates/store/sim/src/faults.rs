@@ -20,26 +20,28 @@ pub enum Fault {
         down: Duration,
         /// Whether only the process ends; then the kernel still writes what it has.
         process: bool,
-        /// Whether the power fails only when the disk is writing, so that there is a write to tear.
+        /// Whether the server crashes only while its disk has operations in flight, so that there
+        /// may be a write to tear.
         at_work: bool,
     },
     /// The server is shut down properly, and started again later.
     Stop,
-    /// At the server's next start, its disk fails after some operations.
+    /// At the server's next start, one operation of its disk fails.
     FailStart {
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
-    /// The disk fails after some operations.
+    /// One operation of the disk fails.
     FailDisk {
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
     },
-    /// The disk gets no more room than its present contents take.
+    /// If the server is up, its disk gets no more room than its present contents take, until the
+    /// next crash or the end of the work.
     FillDisk,
     /// The disk has this latency from now on.
     Latency(Latency),
@@ -51,7 +53,8 @@ pub enum Fault {
         twice: u64,
         /// The shortest delay, in nanoseconds.
         delay: u64,
-        /// The largest additional random delay, in nanoseconds.
+        /// Bound of the additional random delay, in nanoseconds: the delay is less than `jitter`.
+        /// If `jitter` is not 0, one frame in 500 takes up to 30 ms more.
         jitter: u64,
     },
     /// A client is cut off, or all clients are.
@@ -157,7 +160,7 @@ pub struct NetworkConditions {
     pub lost: u64,
     /// Number of frames sent.
     pub frames: u64,
-    /// A hash of all frames sent, and of when they were sent.
+    /// A hash of the times and lengths of all frames sent.
     pub digest: u64,
 }
 
@@ -180,7 +183,7 @@ impl NetworkConditions {
         weather
     }
 
-    /// Ends all faults of the network.
+    /// Ends all faults of the network except those of [`cut_links`](Self::cut_links).
     pub fn clear(&mut self, reliable: bool) {
         (self.loss, self.twice, self.delay) = (0, 0, 20_000);
         self.jitter = if reliable { 0 } else { 50_000 };

@@ -18,8 +18,8 @@ pub const OPEN: u64 = u64::MAX;
 /// choices to try.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// The largest number of changes of one object whose outcome may be unknown. The check can find an
-/// order with ten of them, but not with fifty.
+/// The largest number of changes of one object whose outcome may be unknown; overwrites of ballast
+/// are not limited. The check can find an order with ten of them, but not with fifty.
 pub const MAX_UNSETTLED: usize = 10;
 
 /// The value of an object. Each text is written by one operation only, so that a read shows which
@@ -148,7 +148,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// Returns the key's bytes: most are short, one is longer than a frame, one is empty.
+    /// Returns the key's bytes: most keys are short, one has 3,000 bytes, and one is empty.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self.key {
@@ -177,7 +177,7 @@ pub struct Operation {
     pub returned: u64,
     /// The virtual time of the invocation.
     pub began: Nanos,
-    /// The virtual time of the response.
+    /// The virtual time of the response; until it arrives, that of the invocation.
     pub ended: Nanos,
     /// The response.
     pub response: Response,
@@ -289,8 +289,9 @@ impl History {
         self.pages.clear();
     }
 
-    /// Discards the results of reads with numbers below `first`, because the servers that answered
-    /// may have been unaware of changes made at other servers. Responses to changes remain.
+    /// Discards what calls with numbers below `first`, and pages requested before call `first`, say
+    /// about the state of objects, because the servers that answered may have been unaware of
+    /// changes made at other servers. Responses to changes that took place remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {

@@ -15,17 +15,19 @@ pub struct Summary {
     pub histories: u64,
     /// Number of calls on objects.
     pub operations: u64,
-    /// Number of calls with a response.
+    /// Number of calls whose outcome is known.
     pub answered: u64,
     /// Number of pages of scans.
     pub pages: u64,
-    /// Number of crashes of servers, including those during a start.
+    /// Number of crashes of servers. With a single server, crashes because a start failed or
+    /// because its disk failed count too; in a cluster only injected crashes count.
     pub crashes: u64,
-    /// Number of proper shutdowns of servers.
+    /// Number of proper shutdowns of servers; in a cluster, number of times that a server ended
+    /// because its session with the coordinator ended.
     pub stops: u64,
     /// Number of changes of the leader among several coordinators.
     pub takeovers: u64,
-    /// Number of starts that replayed a log.
+    /// Number of starts of a single server that replayed a log.
     pub replays: u64,
     /// Number of replays that found the end of the log torn.
     pub cuts: u64,
@@ -35,7 +37,8 @@ pub struct Summary {
     pub frames: u64,
     /// Number of frames lost.
     pub frames_lost: u64,
-    /// Number of requests, and of ranges of long messages, that were sent or requested again.
+    /// Number of requests, and of ranges of long messages, that were sent or requested again. Not
+    /// counted in a cluster.
     pub retransmissions: u64,
     /// Number of replicas of sealed segments that were created again.
     pub healed: u64,
@@ -47,7 +50,8 @@ pub struct Summary {
     pub racks_lost: u64,
     /// Number of segments that the cleaner combined or compacted.
     pub cleaned: u64,
-    /// Number of tables that were created in place of dropped ones.
+    /// Number of tables that were dropped and replaced; in a cluster, number of requests to drop a
+    /// table.
     pub recreated: u64,
     /// Number of objects whose calls overlap too much to decide.
     pub undecided: u64,

@@ -25,7 +25,7 @@ pub type SeedResult = Result<(Summary, Trace), Box<Failure>>;
 /// by seed. Begins no more histories after 5 failures.
 ///
 /// # Panics
-/// When `goes_on` panics.
+/// When `run` or `goes_on` panics.
 pub fn run_seeds(
     run: impl Fn(u64) -> SeedResult + Sync,
     seeds: Range<u64>,

@@ -136,7 +136,7 @@ impl Server {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
-    /// Makes the disk fail after `after` more operations.
+    /// Injects `how` into the disk operation that is `after` operations away (0: the next one).
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
         self.trouble.push(self.control.operations() + after);
@@ -175,7 +175,8 @@ impl Server {
     /// the log takes.
     ///
     /// # Errors
-    /// A message, when the log cannot be opened although the disk worked.
+    /// A message, when the log cannot be opened although the disk worked, or when a log that was
+    /// closed properly is found otherwise.
     ///
     /// # Panics
     /// When the server is not down.
@@ -237,7 +238,7 @@ impl Server {
         self.clean = false;
     }
 
-    /// Begins a proper shutdown.
+    /// Begins a proper shutdown if the server serves requests.
     pub fn stop(&mut self, now: Nanos) {
         self.life = match std::mem::replace(&mut self.life, Life::Down) {
             Life::Up(mut node) => {

@@ -14,7 +14,8 @@ pub struct Settings {
     pub clients: usize,
     /// The largest number of operations that a client has in progress.
     pub window: usize,
-    /// Number of operations of all clients, without pages of scans.
+    /// Number of random calls and scans that all clients together begin. The pages of a scan do not
+    /// count.
     pub operations: u64,
     /// Time over which operations and faults are spread.
     pub span: Duration,
@@ -29,7 +30,8 @@ pub struct Settings {
     /// Number of objects that exist from the beginning, so that the log is nearly full and the
     /// cleaner has work.
     pub ballast: u16,
-    /// Length in bytes of each of these objects.
+    /// Length in bytes of each of these objects at the beginning. Later texts of these objects are
+    /// at most as long.
     pub ballast_bytes: u32,
     /// Memory of the server's log, in bytes.
     pub memory: usize,
@@ -48,7 +50,8 @@ pub struct Settings {
     pub network: HubOptions,
     /// The disk's latency.
     pub latency: Latency,
-    /// Number of faults.
+    /// Number of random faults, without the crash that every history has and the crashes that are
+    /// needed for a failing start.
     pub faults: u64,
 }
 

@@ -34,7 +34,7 @@ impl Trace {
         &self.lines
     }
 
-    /// Returns the hash. Two histories with equal hashes are equal.
+    /// Returns the hash. Two histories with equal hashes are almost certainly equal.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

@@ -32,14 +32,14 @@ const BALLAST: u32 = 1 << 20;
 /// The phases of a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// Clients write the ballast, without faults.
+    /// A client writes the ballast, without faults.
     Load,
     /// Work and faults.
     Work,
     /// The server restarts a last time, after all faults have ended.
     Restart,
-    /// Clients read everything, write everything once more, and read it again. The number is that
-    /// of the first of these calls.
+    /// A client reads everything, writes everything except the ballast once more, and reads that
+    /// again. The number is that of the first of these calls.
     Last(usize),
 }
 
@@ -48,8 +48,9 @@ enum Phase {
 /// [`World::new`] draws the history's settings and faults from the seed, and
 /// [`finish`](World::finish) runs it. Each iteration delivers frames, injects the faults that are
 /// due, then steps the server and the clients in a fixed order, and advances virtual time to the
-/// next event. After the work, all faults end, the server restarts once more, and every object is
-/// read, written and read again; then the checks decide whether the responses are linearizable.
+/// next event. After the work, all faults end, and the server restarts once more. A client reads
+/// every object, and writes and reads again every object except the ballast. Then the checks decide
+/// whether the responses are linearizable.
 pub struct World {
     settings: Settings,
     trace: Rc<RefCell<Trace>>,
@@ -63,8 +64,8 @@ pub struct World {
     /// When a server that takes no writes is to be restarted.
     care_at: Option<Nanos>,
     fail_start: Option<(u64, sprat_disk::Fault)>,
-    /// A crash that waits until the disk is writing: how long the server stays down, and whether
-    /// only its process ends.
+    /// A crash that waits until the disk has operations in flight: how long the server stays down,
+    /// and whether only its process ends.
     crash_at_work: Option<(Duration, bool)>,
     clients: Vec<Client>,
     lives: u64,
@@ -506,7 +507,8 @@ impl World {
         Ok(false)
     }
 
-    /// Returns the calls that read everything, write everything once more, and read it again.
+    /// Returns the calls that read everything, write everything except the ballast once more, and
+    /// read that again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands: Vec<_> =
             self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();

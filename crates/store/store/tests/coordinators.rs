@@ -178,8 +178,8 @@ impl World {
         u32::try_from(id).unwrap()
     }
 
-    /// Polls as a server that has version `known`. Returns the version in the reply, and whether
-    /// the server got a lease.
+    /// Polls as a server that has version `known`. Returns the status and the version in the reply,
+    /// and whether the server got a lease.
     fn poll(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
         let answer = self.ask(
             index,

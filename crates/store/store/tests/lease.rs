@@ -28,8 +28,8 @@ fn world() -> (World<Master<MemDisk>>, Outbox) {
     (World::of(hub, node, Endpoint::new(&config, 2)), outbox)
 }
 
-/// Returns whether a call is answered before `until`, and not retried later. Panics if the answer
-/// is an error.
+/// Returns whether a call is answered before `until`; false also if the master turned it away.
+/// Panics if the answer is an error.
 fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: CallId) -> bool {
     while world.now < until {
         world.step();

@@ -63,7 +63,8 @@ fn encode(seed: Seed, header: &ChunkHeader, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether the bytes are a chunk, whole and intact.
+/// Returns the header of the chunk at the beginning of the bytes, or why the chunk is not whole and
+/// intact.
 fn read(seed: Seed, bytes: &[u8]) -> Result<ChunkHeader, BadChunk> {
     let chunk = ChunkHeader::parse(seed, bytes)?;
     let payload = &bytes[CHUNK_HEADER_BYTES..];

@@ -24,8 +24,9 @@ const MAX_PARKED: usize = 64;
 /// The largest number of echo replies kept until they are taken. Further replies are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Number of frames taken from one port before the other ports and the caller get their turn. It is
-/// small, so that replies are sent while the next frames are read.
+/// Number of frames taken from one memory interface, or from the inbox of a shared device, before
+/// the other ports and the caller get their turn. It is small, so that replies are sent while the
+/// next frames are read. Devices of DPDK's have a limit of their own.
 const BURST: usize = 4;
 
 /// Number of times that one call polls the ports if it finds no frame. A poll costs some 10 ns. The
@@ -33,7 +34,8 @@ const BURST: usize = 4;
 /// on average.
 const POLLS: usize = 16;
 
-/// Calls of `receive` between two readings of the clock.
+/// Calls of `receive`, or of `RawDevice::poll`, between two readings of the clock. While payloads
+/// wait for a hardware address, every call of `receive` reads the clock.
 pub(super) const CLOCK_ITERATIONS: u32 = 64;
 
 /// Interval of maintenance of links and neighbours.
@@ -140,13 +142,15 @@ impl BypassDriver {
     }
 
     /// Sends an ICMP echo request of `len` bytes, 4 to [`mtu`](Transmit::mtu), to a host, whose
-    /// driver or kernel answers it. Returns whether the request has left. While the host's hardware
-    /// address is unknown, the request does not leave, and the driver resolves the address.
+    /// driver or kernel answers it. Returns whether the request was passed to a port. While the
+    /// host's hardware address is unknown, the request is dropped, and the driver resolves the
+    /// address.
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }
 
-    /// Returns the number of a ping that was answered, if there is one.
+    /// Returns the number of a ping that was answered and that no earlier call has returned, if
+    /// there is one.
     pub fn take_pong(&mut self) -> Option<u32> {
         self.tx.take_pong()
     }

@@ -126,8 +126,9 @@ impl DeviceShare {
     }
 
     /// The first call announces that the node is about to sleep, but does not allow a sleep yet.
-    /// The second adds the descriptor to sleep on. Poll the inbox between the two, because frames
-    /// handed over before the first call ring no bell.
+    /// The second adds the descriptor to sleep on, or limits the sleep to 1 ms if `sources` has no
+    /// room for it. Poll the inbox between the two, because frames handed over before the first
+    /// call ring no bell.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let mailbox = &self.shared.mailboxes[self.number];
         if !mailbox.sleeps.swap(true, Ordering::SeqCst) {

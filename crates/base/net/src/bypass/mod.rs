@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Everything happens on the thread that opened the driver. To send and receive datagrams the
-//! driver allocates nothing while ports have room. It calls the kernel only for maintenance, and to
-//! wake a peer that sleeps.
+//! driver allocates nothing while ports have room. It calls the kernel only for maintenance, to
+//! wake a peer that sleeps, and over those devices of DPDK's that are interfaces of the kernel.
 
 mod address;
 #[cfg(feature = "dpdk")]

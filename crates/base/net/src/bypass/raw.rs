@@ -205,7 +205,8 @@ impl RawDevice {
         self.port.socket()
     }
 
-    /// Returns whether a peer is at the other end.
+    /// Returns whether a peer was at the other end when [`poll`](Self::poll) last did its periodic
+    /// work.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up
@@ -217,8 +218,8 @@ impl RawDevice {
         self.port.state()
     }
 
-    /// Returns the number of frames that were accepted for sending and then dropped because the
-    /// peer had left.
+    /// Returns the number of frames that were accepted for sending, still waited when the peer
+    /// left, and were dropped then.
     #[must_use]
     pub fn discarded(&self) -> u64 {
         self.discarded

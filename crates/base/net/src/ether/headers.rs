@@ -143,9 +143,9 @@ pub(super) struct Discovery {
 pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option of an advertisement: the target's hardware address.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Flags of an advertisement: that it answers a solicitation; then, that it overrides cached
-/// entries.
+/// Flag of an advertisement that answers a solicitation.
 pub(super) const SOLICITED: u32 = 0x4000_0000;
+/// Flag of an advertisement that overrides cached entries.
 pub(super) const OVERRIDE: u32 = 0x2000_0000;
 /// The multicast group of all nodes on a link.
 pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

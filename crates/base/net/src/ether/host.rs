@@ -124,6 +124,10 @@ pub struct EtherHost {
 
 impl EtherHost {
     /// Creates a host with 1 to [`MAX_LINKS`] links, all of them up.
+    ///
+    /// # Panics
+    /// If there are no links or more, the MTU is out of its range, or the gateway is of the other
+    /// address family.
     #[must_use]
     pub fn new(settings: HostSettings, links: &[LinkSettings]) -> Self {
         assert!(
@@ -167,8 +171,8 @@ impl EtherHost {
         packet - UDP_BYTES - if peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// Reports that a link is up or down. Frames to peers that were reached over a link that is
-    /// down take other links from now on. Returns whether the link has just come up. The caller
+    /// Reports that a link is up or down. From now on frames take a link that is down only if no
+    /// link that is up reaches the peer. Returns whether the link has just come up. The caller
     /// should then send the host's [announcement](Self::announcement) over it.
     pub fn set_link(&mut self, link: usize, up: bool) -> bool {
         let changed = self.links[link].up != up;
@@ -412,7 +416,8 @@ impl EtherHost {
         }
     }
 
-    /// Returns whether a neighbour is being probed, so that [`watch`](Self::watch) must be called.
+    /// Returns whether a neighbour is being probed or was lost over a link, so that
+    /// [`watch`](Self::watch) must be called.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.neighbours.has_doubts()

@@ -47,8 +47,8 @@ impl Paths {
             .is_some_and(|paths| paths.peer == peer && paths.generation == generation)
     }
 
-    /// Returns the route of a datagram of `len` bytes to the peer of entry `index`, which must [be
-    /// filled](Self::has).
+    /// Returns the route of a datagram of `len` bytes to the peer of entry `index`. The caller must
+    /// have checked with [`has`](Self::has) that the entry holds routes.
     #[inline]
     pub(super) fn pick(&mut self, index: usize, len: usize) -> &Route {
         let paths = self.0[index].as_mut().expect("there are ways");
@@ -85,8 +85,9 @@ impl Paths {
         paths.routes.iter().any(|route| route.link == link && route.mac == mac)
     }
 
-    /// Calls `each` for every peer and link used since the last call. The third argument says
-    /// whether a datagram was received over the link.
+    /// Calls `each` for every peer in the cache, and every link of its routes over which a frame
+    /// was sent or a datagram received since the last call. The third argument says whether a
+    /// datagram was received over the link.
     pub(super) fn take_marks(&mut self, mut each: impl FnMut(IpAddr, usize, bool)) {
         for paths in self.0.iter_mut().flatten() {
             let (used, heard) = (std::mem::take(&mut paths.used), std::mem::take(&mut paths.heard));

@@ -11,7 +11,8 @@ const GAPS: usize = 8;
 /// gap in which another thread had the core, the node does not spin for this many times the gap.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest time for which a node does not spin after such a gap.
+/// The longest time for which a node does not spin after a gap in which another thread had the
+/// core.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
 /// After this many consecutive yields that gave the core to another thread, the core counts as
@@ -47,9 +48,9 @@ pub struct Policy {
     /// the core.
     pub robbed_after: Duration,
     /// The shortest time for which the node does not spin or yield after such a gap; after a longer
-    /// gap it is 32 times the gap, at most 1 s. The scheduler runs a thread that wakes up before
-    /// threads that only compute, but a thread that spins or yields waits until their time slices
-    /// end.
+    /// gap it is 32 times the gap, at most 1 s. [`Mode::Spin`] ignores such gaps. The scheduler
+    /// runs a thread that wakes up before threads that only compute, but a thread that spins or
+    /// yields waits until their time slices end.
     pub robbed_for: Duration,
     /// A yield that takes at least this long gave the core to another thread that spins; the value
     /// is a little less than [`yield_after`](Self::yield_after). Three such yields in a row count
@@ -152,7 +153,7 @@ impl Decider {
         step
     }
 
-    /// Returns how long the node, in its current state, stays awake after work.
+    /// Returns how long an adaptive node stays awake after work, if no other thread takes its core.
     #[must_use]
     pub fn spin_bound(&self) -> Duration {
         if self.short_gaps == 0 { self.policy.spin_least } else { self.policy.spin_most }

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const MAX_SOURCES: usize = 7;
 
 /// The descriptors that end a sleep as soon as one of them polls readable, and a limit on the
-/// sleep. After that time the node polls the sources that have no descriptor.
+/// sleep's duration, after which the node polls the sources that have no descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],

@@ -21,7 +21,8 @@ pub enum LocatorFault {
     /// The text is too long.
     #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
     TooLong(usize),
-    /// The text has no colon, so that it names neither a port nor a transport.
+    /// The text names neither a port nor a transport: it has no colon, or what precedes the first
+    /// colon is empty or contains an equals sign.
     #[error(
         "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or \
          `tcp:host=127.0.0.1,port=11100`"

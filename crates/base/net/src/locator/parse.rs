@@ -7,7 +7,8 @@ use super::fault::{LocatorError, LocatorFault, MAX_TEXT};
 use super::{Bypass, Host, Locator, Transport};
 use crate::Mac;
 
-/// The longest name of a host or device, in bytes. This is the limit of a DNS name.
+/// The longest name of a host or device, and the longest argument of a device, in bytes. This is
+/// the limit of a DNS name.
 const MAX_NAME: usize = 253;
 
 /// The largest edit distance between an unknown word and the word that the error suggests.

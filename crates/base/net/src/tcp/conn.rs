@@ -26,9 +26,10 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// Whether the connection is still being established.
     pub(super) connecting: bool,
-    /// Whether the connection has bytes for the next flush.
+    /// Whether the connection is in the list of connections to flush.
     pub(super) dirty: bool,
-    /// Whether the connection has carried a frame since the last search for idle connections.
+    /// Whether the connection was opened or has carried a frame since the last search for idle
+    /// connections.
     pub(super) used: bool,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
@@ -39,7 +40,7 @@ pub(super) struct Conn {
 pub(super) enum Written {
     /// The kernel took everything.
     All,
-    /// The kernel took only a part. The outbox has the remaining bytes.
+    /// The kernel took only a part, or nothing. The outbox has the remaining bytes.
     Blocked,
     /// The connection is broken.
     Broken,

@@ -29,18 +29,22 @@ use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 /// both.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Limit on the bytes that wait for one peer that is slow or not yet connected. A frame that would
-/// exceed it is dropped.
+/// Limit on the bytes that wait for one peer that is slow or not yet connected, not counting the
+/// length prefix of the last frame. A frame that would exceed it is dropped. This limit and
+/// [`BUFFERED_LIMIT`] do not apply to a frame above [`SMALL_FRAME`] on a connection that is not
+/// blocked: the part of the frame that the kernel does not take always waits.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
 /// Number of bytes gathered for one peer at which they are sent without waiting for the flush. This
 /// many bytes stay in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
-/// Limit on the bytes that wait for all peers together. A frame that would exceed it is dropped.
+/// Limit on the bytes that wait for all peers together, not counting the length prefix of the last
+/// frame. A frame that would exceed it is dropped.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
-/// Up to this many connections, a sleep waits for each socket directly rather than for epoll.
+/// Up to this many connections, none of them blocked, a sleep waits for each socket directly rather
+/// than for epoll.
 const DIRECT_SOURCES: usize = 3;
 
 /// The `listen` backlog: connections that the kernel completes before they are accepted.
@@ -262,8 +266,9 @@ impl TcpTx {
         self.refusals.take()
     }
 
-    /// Adds the sockets themselves if there are few connections, because a wake-up through epoll
-    /// takes longer and gives the scheduler less information. Otherwise adds epoll.
+    /// Adds the sockets themselves if there are few connections and none is blocked, because a
+    /// wake-up through epoll takes longer and gives the scheduler less information. Otherwise adds
+    /// epoll.
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let listener = self.listener.as_ref().filter(|_| !self.listener_paused);
         if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES

@@ -13,8 +13,8 @@ use super::conn::read;
 use super::{LISTENER, MAX_CONNECTIONS, TcpTx, set_options};
 use crate::driver::Sink;
 
-/// If there are at most this many connections, each poll of the driver reads from all of them. If
-/// there are more, epoll returns those that are readable.
+/// If there are at most this many connections and none is blocked, most polls of the driver read
+/// from all of them. If there are more, or one is blocked, epoll returns those that are readable.
 const DIRECT: usize = 4;
 
 /// While connections are read directly, epoll is polled for new connections once in this many
@@ -159,7 +159,8 @@ fn read_frames<T>(
 }
 
 impl TcpTx {
-    /// Accepts the connections that have arrived, or refuses them.
+    /// Accepts up to [`ACCEPT_BATCH`] connections that have arrived, and closes those beyond the
+    /// largest number of connections.
     fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH {
             let Some(listener) = &self.listener else { return };

@@ -106,7 +106,8 @@ impl Inbox {
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     start: usize,
-    /// Frames added since the outbox was last empty, which are lost if the connection breaks.
+    /// Frames added since the outbox was last empty. All of them count as lost if the connection
+    /// breaks, although the kernel may have taken some.
     frames: u64,
 }
 

@@ -4,10 +4,12 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// Number of frames gathered at which they are sent without waiting for the flush.
+/// The largest number of frames gathered. A frame that would exceed it makes the driver send the
+/// gathered frames without waiting for the flush.
 const MAX_FRAMES: usize = 256;
 
-/// Number of bytes gathered at which they are sent without waiting for the flush.
+/// The largest number of bytes gathered. A frame that would exceed it makes the driver send the
+/// gathered frames without waiting for the flush.
 const STAGE_BYTES: usize = 128 << 10;
 
 /// The largest number of segments that every kernel takes in one call with segmentation offload.
@@ -127,8 +129,8 @@ impl Stage {
         Some(run)
     }
 
-    /// Returns the frames and marks them as sent, if there are several and each is to a different
-    /// peer, for example when many peers get a reply at once.
+    /// Returns the frames and marks them as sent, if there are 2 to [`MAX_DISTINCT`] and each is to
+    /// a different peer, for example when many peers get a reply at once. Otherwise returns `None`.
     pub(super) fn distinct_peers(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
         if !(2..=MAX_DISTINCT).contains(&self.frames.len()) || self.first > 0 {
             return None;
@@ -151,8 +153,8 @@ impl Stage {
         self.first = 0;
     }
 
-    /// Returns the frame and marks it as sent, if there is only one, for example the reply to a
-    /// single request.
+    /// Returns the frame and marks it as sent, if there is only one and it is not sent yet, for
+    /// example the reply to a single request.
     pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
         match self.frames.as_mut_slice() {
             [frame] if !frame.sent => {

@@ -23,10 +23,11 @@ use crate::driver::Sink;
 use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
-/// Frames up to this many bytes are copied and sent at the flush; longer ones are sent from where
-/// they lie. Jumbo Ethernet's frames are shorter than this, so the driver sends them in runs (many
-/// frames to one peer in one call). Copying this much costs about 0.3 us; a system call for each
-/// frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150 us one by one).
+/// Frames up to this many bytes are copied and sent at the flush, or earlier if many have gathered;
+/// longer ones are sent at once from where they lie. Jumbo Ethernet's frames are shorter than this,
+/// so the driver sends them in runs (many frames to one peer in one call). Copying this much costs
+/// about 0.3 us; a system call for each frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150
+/// us one by one).
 pub const SMALL_FRAME: usize = 9216;
 
 /// The size of the kernel's socket buffer in each direction, in bytes. If the process may not force
@@ -37,8 +38,8 @@ const SOCKET_BUFFER: usize = 8 << 20;
 ///
 /// Runs of frames to one peer are sent in one call and received in one call (`UDP_SEGMENT`,
 /// `UDP_GRO`). A driver bound to the unspecified IPv6 address also reaches IPv4 peers. Frames of up
-/// to [`SMALL_FRAME`] bytes are sent at the flush, and longer frames at once. Frames to one peer
-/// keep their order in either case.
+/// to [`SMALL_FRAME`] bytes are sent at the flush, or earlier if many have gathered; longer frames
+/// are sent at once. The driver sends the frames to one peer in the order of the calls of `send`.
 pub struct Udp {
     tx: UdpTx,
     rx: UdpRx,

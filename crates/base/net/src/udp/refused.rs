@@ -24,8 +24,8 @@ const CONTROL_BYTES: usize = 256;
 struct Control([u8; CONTROL_BYTES]);
 
 impl Port {
-    /// Reads all reports and notes the peers that refuse. The socket polls readable until the
-    /// reports are read.
+    /// Reads up to [`MAX_REPORTS`] reports and notes the peers that refuse. The socket polls
+    /// readable until all reports are read.
     pub(super) fn take_reports(&mut self) {
         self.has_reports = false;
         let Some(refusals) = &mut self.refusals else { return };

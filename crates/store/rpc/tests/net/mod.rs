@@ -84,7 +84,7 @@ pub fn address(node: usize) -> SocketAddr {
 /// Frames that a node has sent and the network has not taken yet.
 pub struct Wire {
     weather: Weather,
-    /// The path MTU that a router has reported, bytes.
+    /// The path MTU that a router has reported, in bytes.
     pub reported_mtu: usize,
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
 }
@@ -474,7 +474,7 @@ impl World {
         std::mem::take(&mut self.heard)
     }
 
-    /// Runs the world for this time.
+    /// Runs the world up to the first event after this time, or until there are no further events.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end && self.step() {}

@@ -116,7 +116,7 @@ impl Calls {
         call < self.answered
     }
 
-    /// Returns the call's number in the history.
+    /// Returns the [`number`](Operation::number) of the call.
     pub(super) fn number(&self, call: u32) -> usize {
         self.calls[index(call)].number
     }

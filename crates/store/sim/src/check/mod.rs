@@ -10,7 +10,8 @@ use linear::Verdict;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Number of calls shown around the call that does not fit.
+/// Number of calls shown before the call that does not fit, and number of calls shown from that
+/// call on.
 const CONTEXT: usize = 24;
 
 /// A violation of the guarantees of the store.
@@ -50,7 +51,8 @@ pub enum Violation {
 pub struct Checked {
     /// Number of objects.
     pub objects: u64,
-    /// Number of calls and of rows in pages.
+    /// Number of calls, without those that were certainly not executed, and of reads for which
+    /// pages stand: each page is a read of every key in its range.
     pub calls: u64,
     /// Number of objects whose calls overlap too much to decide.
     pub undecided: u64,

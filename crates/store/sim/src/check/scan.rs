@@ -1,10 +1,10 @@
 //! Turns a page of a scan into reads of each object.
 //!
 //! Objects come in the order of their positions: the bit-reversed hashes of their keys. A page
-//! covers every position from its cursor to the cursor of the next page. So it is a read of each
-//! key in that range: of the row's version and value, or of the key's absence. The pages of a scan
-//! together read each key once. If these reads fit the rest of the history, the scan has returned
-//! every object that existed throughout exactly once, and no object that never existed.
+//! covers every position after its cursor, up to the cursor of the next page. So it is a read of
+//! each key in that range: of the row's version and value, or of the key's absence. The pages of a
+//! scan together read each key once. If these reads fit the rest of the history, the scan has
+//! returned every object that existed throughout exactly once, and no object that never existed.
 
 use crate::history::{Action, ObjectName, Operation, Page, Response};
 

@@ -18,10 +18,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long etcd usually takes to answer, and how long it sometimes takes, in microseconds; then
-/// the time after which the coordinator gives up.
+/// Bound of the time that etcd usually takes to answer, in microseconds.
 const USUAL: u64 = 3_000;
+/// Bound of the time that etcd takes for one operation in 50, in microseconds.
 const SLOW: u64 = 400_000;
+/// Time after which the coordinator gives up an operation.
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// The longest sleep of the election's thread.

@@ -27,7 +27,7 @@ pub enum Fault {
         from: Vec<usize>,
         /// Whether frames from all other servers to these are lost too.
         both: bool,
-        /// Whether those servers are cut off from the coordinators too.
+        /// Whether the coordinators count among the others, so that frames to them are lost too.
         coordinator: bool,
         /// How long the frames are lost.
         lasts: Duration,
@@ -49,23 +49,25 @@ pub enum Fault {
         /// How long the frames are lost.
         lasts: Duration,
     },
-    /// A server's disk fails after some operations. Later the disk works again, and the process is
-    /// restarted.
+    /// One operation of a server's disk fails. Later the fault is removed, if it has not happened
+    /// yet, and the process is restarted.
     FailDisk {
         /// The server's index.
         server: usize,
-        /// Number of operations that still work.
+        /// Number of operations that still work before the one that fails.
         after: u64,
         /// How the disk's operation fails.
         how: sprat_disk::Fault,
-        /// The time after which the disk works again.
+        /// The time after which the fault is removed and the process is restarted.
         lasts: Duration,
     },
-    /// A server's disk gets no more room than its present contents take, for this time.
+    /// A server's disk gets no more room than its present contents take, for this time. Then the
+    /// process is restarted.
     FillDisk(usize, Duration),
     /// A server's disk has this latency from now on.
     Latency(usize, Latency),
-    /// A random bit of a random replica flips. The server is the same each time.
+    /// A random bit flips in a random complete replica of which another server has a complete copy.
+    /// The server whose disk flips it is the same each time.
     Flip(u64),
     /// An administrator moves a tablet, or half of one, to a server. This is no fault, but must
     /// succeed in spite of faults.
@@ -90,7 +92,8 @@ pub enum Fault {
         twice: u64,
         /// The shortest delay, in nanoseconds.
         delay: u64,
-        /// The largest additional random delay, in nanoseconds.
+        /// Bound of the additional random delay, in nanoseconds: the delay is less than `jitter`.
+        /// If `jitter` is not 0, one frame in 500 takes up to 30 ms more.
         jitter: u64,
     },
 }

@@ -19,9 +19,9 @@ use sprat_wire::op::ReplicaId;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long an iteration takes when there was something to do; then, how long a piece of idle work
-/// takes.
+/// How long an iteration takes when there was something to do.
 const TURN: Duration = Duration::from_micros(2);
+/// How long a piece of idle work takes.
 const IDLE_WORK: Duration = Duration::from_micros(20);
 
 /// How long after a failure to open its disk a server is started again.
@@ -120,7 +120,7 @@ impl Server {
         self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
     }
 
-    /// Returns the server's id; zero if it has not enlisted.
+    /// Returns the id with which the server last enlisted; zero if it never has.
     pub(super) fn id(&self) -> u32 {
         self.enlisted.server
     }
@@ -232,7 +232,8 @@ impl Server {
             Some(Process { core, session, outbox, is_waiting: false, node: None, wake: now });
     }
 
-    /// Starts the server's node, with an empty log and the replicas on its disk.
+    /// Starts the server's node, with an empty log and the replicas on its disk. Returns `None` if
+    /// the disk's contents cannot be opened.
     fn begin(&mut self, settings: &Settings, server: u32) -> Option<Box<ServerNode>> {
         let config = Config {
             seed: HASH_SEED,

@@ -6,9 +6,9 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// The largest clock drift with which leases are safe; then a drift with which they are not. In
-/// parts per million.
+/// Leases are safe with a clock drift below this, in parts per million.
 const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
+/// A clock drift with which leases are not safe, in parts per million.
 const BEYOND: u64 = 300_000;
 
 /// The parameters of a history.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// The largest drift of a node's clock, fast or slow, in parts per million.
     pub drift: u64,
-    /// Number of faults.
+    /// Number of random faults, without the crash that every history has.
     pub faults: u64,
     /// The clients' work.
     pub work: Work,

@@ -28,10 +28,11 @@ use std::time::Duration;
 /// The shortest time that one iteration of the loop takes.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Virtual time after which a history counts as stuck.
+/// Virtual time after which a history counts as stuck, in addition to twice the span of its work.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// Time within which lost replicas must be created again after the last fault.
+/// Time within which lost replicas must be created again, after all faults have ended and every
+/// table is served.
 const WHOLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Interval at which the world checks whether all replicas exist.
@@ -40,11 +41,12 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Number of sessions that a server may have at the end, beyond one for each other server, because
-/// a tablet may be moving to balance load.
+/// Number of sessions that a server may have at the end, beyond as many as there are servers,
+/// because a tablet may be moving to balance load.
 const SPARE_SESSIONS: usize = 2;
 
-/// The greatest age of the clients' tablet maps, in nanoseconds.
+/// Bound of the random interval at which the clients' tablet maps are refreshed if a coordinator
+/// leads, in nanoseconds.
 const MAP_AGE: u64 = 300_000_000;
 
 /// The phases of a history.
@@ -58,8 +60,8 @@ enum Phase {
     Heal,
     /// Every segment must have all its replicas at this time at the latest.
     Whole(Nanos),
-    /// Clients read everything, write everything once more, and read it again. The number is that
-    /// of the first of these calls.
+    /// A client reads everything, writes everything once more, and reads it again. The number is
+    /// that of the first of these calls.
     Last(usize),
 }
 
@@ -488,7 +490,8 @@ impl World {
         Ok(())
     }
 
-    /// Lets the coordinator create the next table.
+    /// Requests that the coordinator create a table, if one is missing and no other request is in
+    /// progress.
     fn make_tables(&mut self) {
         let Self { admin, created_tables, is_busy, now, .. } = self;
         if *is_busy {
@@ -519,7 +522,7 @@ impl World {
         }
     }
 
-    /// Refreshes the clients' tablet maps once `refresh_at` is reached.
+    /// Refreshes the clients' tablet maps once `refresh_at` is reached, if a coordinator leads.
     fn refresh_tables(&mut self) {
         if self.now < self.refresh_at {
             return;
@@ -768,7 +771,8 @@ impl World {
     }
 
     /// Returns the servers that are lost for good together with `server`: its whole rack, if every
-    /// log has replicas in other racks and enough servers remain; otherwise only `server`.
+    /// log has replicas in other racks, enough servers remain, and no bit was flipped; otherwise
+    /// only `server`.
     fn lost_together(&self, server: usize) -> Vec<usize> {
         let spread = self
             .servers
@@ -786,7 +790,8 @@ impl World {
         if spread && enough && sound { rack } else { vec![server] }
     }
 
-    /// Returns whether each closed segment of each live server's log has all its replicas.
+    /// Checks that each closed segment of each live server's log has all its replicas. The error
+    /// says which segments lack replicas, or that no coordinator leads.
     fn is_whole(&self) -> Result<(), String> {
         let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
         let catalog = leading.catalog();

@@ -80,11 +80,13 @@ pub(crate) struct MiniLog {
     next: u64,
     /// Segments that the current head lists.
     digest: BTreeSet<u64>,
-    /// Segments that the current head no longer lists.
+    /// Segments dropped from the digest, each with the id of the next segment at that time. A
+    /// segment is freed once that next segment, a head, has durable bytes.
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
     pub(crate) entries: u64,
-    /// The largest number of segments that a head lists; beyond it, some are dropped.
+    /// The largest number of older segments that a new head lists, without survivors that no head
+    /// has listed before. If there are more, some are dropped from the digest.
     pub(crate) most: usize,
 }
 
@@ -144,7 +146,7 @@ impl MiniLog {
     }
 
     /// Appends an entry with a value of `len` bytes to the head, and begins a new head when it
-    /// must.
+    /// must. Returns false, and appends nothing, if the backup has no frame for a new head.
     pub(crate) fn append<D: Disk>(&mut self, backup: &Backup<D>, len: usize) -> bool {
         let key = self.random.draw().to_le_bytes();
         let value = vec![key[0]; len];
@@ -230,7 +232,8 @@ impl MiniLog {
         }
     }
 
-    /// Begins and seals a survivor of one entry.
+    /// Begins and seals a survivor of one entry, unless frames are short or two survivors are not
+    /// listed yet.
     pub(crate) fn survive<D: Disk>(&mut self, backup: &Backup<D>) {
         let count = backup.frame_count();
         if count.live + 4 >= count.max || self.survivors.len() > 1 {

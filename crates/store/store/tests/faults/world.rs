@@ -127,8 +127,8 @@ impl<S: Service> World<S> {
     }
 }
 
-/// Returns a master of 8 MB on a disk in memory, with all that the master needs. Its segments are
-/// small, so that they fill often.
+/// Returns a master with 8 MB of memory, over a disk in memory, and the outbox that sends the
+/// master commands. Its segments are small, so that they fill often.
 pub(crate) fn master(
     control: &MemControl,
     durability: Durability,

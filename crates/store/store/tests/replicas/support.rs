@@ -254,7 +254,7 @@ impl<D: Disk> World<D> {
         }
     }
 
-    /// Returns a counter.
+    /// Returns the value of the metric `name`.
     pub(crate) fn figure(&self, name: &str) -> u64 {
         let figures: Vec<Figure> = self.node.service().figures();
         figures

@@ -192,7 +192,8 @@ impl World {
         self.faults = false;
     }
 
-    /// Stops random faults and starts all backups.
+    /// Stops random faults, starts all backups that are not gone for good, and runs for three
+    /// seconds.
     pub(crate) fn calm(&mut self) {
         self.stop_faults();
         let until = self.now;
@@ -247,7 +248,7 @@ impl World {
         self.start(at);
     }
 
-    /// Crashes a random backup, which restarts within 20 ms.
+    /// Crashes a random backup if it is up. If faults go on, it restarts within 20 ms.
     pub(crate) fn crash_some(&mut self) {
         let at = usize::try_from(draw(&mut self.random, self.backups.len() as u64)).unwrap();
         if let BackupState::Up(node) = &self.backups[at] {

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 /// The memory of the store, in bytes: small, since every trial copies the files.
 const MEMORY: u64 = 16 << 20;
 
-/// The number of trials with each file in a test run. With `SPRAT_SWEEP=K/N` the test instead tries
-/// every N-th byte, beginning with byte K. N processes, with K from 0 to N - 1, thus try all bytes.
-/// A trial waits most of its time, so N may be ten times the number of processors.
+/// The largest number of flipped bits that the first test tries in each file; the numbers of other
+/// trials are multiples or fractions of it. With `SPRAT_SWEEP=K/N` the tests instead try every N-th
+/// of the possible bytes, beginning with byte K. N processes, with K from 0 to N - 1, thus try all
+/// bytes. A trial waits most of its time, so N may be ten times the number of processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {

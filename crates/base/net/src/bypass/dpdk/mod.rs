@@ -39,7 +39,7 @@ const LEAST_TAIL: usize = 1024;
 /// Delay between two attempts to start a device.
 const RESTART: Duration = Duration::from_millis(100);
 
-/// Time given to a reopened device to shake hands with its peer.
+/// Time given to a device that was opened or reopened to shake hands with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// A device of DPDK's, and the frames that wait to be sent over it.

@@ -1,15 +1,15 @@
 //! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
-//! run Sprat or DPDK.
+//! The keys are those of DPDK's driver for the same interfaces, so that either end can run Sprat or
+//! DPDK. So are the defaults, except those of `rsize`, `bsize` and `mac`.
 
 use std::io;
 
 use super::message::SECRET;
 use crate::Mac;
 
-/// Default number of slots of a ring, as a power of two. Each slot holds a frame. 256 frames of 9
-/// KB stay in a core's cache; 1,024 do not, and the throughput is a fifth lower.
+/// Default number of slots of a ring, as its base-2 logarithm. Each slot holds a frame. 256 frames
+/// of 9 KB stay in a core's cache; 1,024 do not, and the throughput is a fifth lower.
 const LOG2_SLOTS: u8 = 8;
 
 /// The largest number of slots in a ring, as its base-2 logarithm: positions have 16 bits, and a

@@ -100,8 +100,9 @@ impl Joining {
     /// length of the buffers in bytes: at least that of the longest frame.
     ///
     /// # Errors
-    /// Errors of the socket, or of the shared memory. `InvalidData` if a message violates the
-    /// protocol; the caller then sends the reason to the peer.
+    /// Errors of the socket, or of the shared memory. `ConnectionReset` if the peer ends the
+    /// connection. `InvalidData` if a message violates the protocol or does not fit this end; the
+    /// caller then sends the reason to the peer.
     pub(super) fn advance(&mut self, arguments: &Arguments, buffer: u32) -> io::Result<bool> {
         for _ in 0..MESSAGES {
             let Some((message, attached)) = self.socket.receive()? else { break };

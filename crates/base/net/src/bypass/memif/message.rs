@@ -100,7 +100,7 @@ pub struct AddRing {
     pub index: u16,
     /// The number of the region in which the ring lies.
     pub region: u16,
-    /// The ring's offset in the region.
+    /// The ring's offset in the region, in bytes.
     pub offset: u32,
     /// The number of the ring's slots, as its base-2 logarithm.
     pub log2_slots: u8,

@@ -261,7 +261,7 @@ impl Memif {
         }
     }
 
-    /// Copies the next received frame into `frame` and returns its length.
+    /// Copies the next received frame into `frame` and returns its length; `None` if there is none.
     #[inline]
     pub(super) fn take(&mut self, frame: &mut [u8]) -> Option<usize> {
         let State::Joined(joined) = &mut self.state else { return None };
@@ -274,7 +274,7 @@ impl Memif {
         }
     }
 
-    /// Gives the slots of the taken frames back to the peer.
+    /// Gives the slots of the taken frames back to the peer, once they are a quarter of the ring.
     #[inline]
     pub(super) fn release(&mut self) {
         if let State::Joined(joined) = &mut self.state {
@@ -319,7 +319,8 @@ impl Memif {
         }
     }
 
-    /// Advances the handshake, and returns whether the peer is still there.
+    /// Connects to the peer or accepts it, advances the handshake, or reads that the peer has
+    /// disconnected; then sends waiting frames. Returns whether the peer is connected.
     pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         if let Err(error) = self.advance(now) {
             self.disconnect(&error);

@@ -1,9 +1,10 @@
 //! Memory that two processes share.
 //!
 //! All `unsafe` of memory interfaces is here. No Rust reference to bytes in the shared memory ever
-//! exists: bytes are copied in and out. Only the positions, which have 16 bits and order the
-//! copies, are accessed in place, as atomics. A peer that violates the protocol can only garble
-//! frames that it could have sent garbled anyway. It cannot change bytes that have been copied out.
+//! exists: bytes are copied in and out. Only a ring's flags and its positions, which order the
+//! copies, are accessed in place, as atomics of 16 bits. A peer that violates the protocol can only
+//! garble frames that it could have sent garbled anyway. It cannot change bytes that have been
+//! copied out.
 
 #![allow(
     unsafe_code,
@@ -146,15 +147,15 @@ impl Region {
         unsafe { AtomicU16::from_ptr(at.cast()) }
     }
 
-    /// Loads a position that the peer writes. Everything that the peer wrote before it is visible
-    /// afterwards.
+    /// Loads a position or flags that the peer writes. Everything that the peer wrote before it is
+    /// visible afterwards.
     #[inline]
     pub(super) fn load(&self, offset: usize) -> u16 {
         self.word(offset).load(Ordering::Acquire)
     }
 
-    /// Stores a position for the peer. A peer that reads it also sees everything that we wrote
-    /// before.
+    /// Stores a position or flags for the peer. A peer that reads the value also sees everything
+    /// that we wrote before.
     #[inline]
     pub(super) fn store(&self, offset: usize, value: u16) {
         self.word(offset).store(value, Ordering::Release);

@@ -370,9 +370,9 @@ impl Receiver {
         }
     }
 
-    /// Returns the slots of the frames taken to the peer, many at once: each access to a cache line
-    /// that the other end has written moves the line between two cores, and a peer that still has
-    /// three quarters of the ring can wait.
+    /// Gives the slots of the taken frames back to the peer, once they are a quarter of the ring.
+    /// The reason is that each access to a cache line that the other end has written moves the line
+    /// between two cores, and a peer that still has three quarters of the ring can wait.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
         if self.next.wrapping_sub(self.released) >= self.layout.slots() / 4 {

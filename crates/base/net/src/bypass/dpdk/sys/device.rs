@@ -41,7 +41,8 @@ pub(in crate::bypass) struct Device {
     /// The arguments with which the device was opened; `None` if it was the first one found.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False if the device could not be reopened; then it has no port.
+    /// False while the device is closed, which it stays if it cannot be reopened: `port` is then no
+    /// longer its own.
     open: bool,
     /// The device's counters from before it was reopened.
     before: DeviceCounters,
@@ -142,12 +143,13 @@ impl Device {
     }
 
     /// Closes the device and opens, sets up and starts it again with the same settings and pool,
-    /// because the interface below it was replaced. The device's hardware address may be another
-    /// one afterwards.
+    /// because the interface below it was replaced, or it has lost its peer. The device's hardware
+    /// address may be another one afterwards. Does nothing if the device was never set up.
     ///
     /// # Errors
-    /// Errors of DPDK. After an error there is no port, and the device counts as stopped until
-    /// another attempt succeeds.
+    /// `ResourceBusy` if several nodes share the device, which then stays open. Errors of DPDK:
+    /// after these the device may have no port, and counts as stopped until another attempt
+    /// succeeds.
     pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
         let Some(setup) = self.setup else { return Ok(()) };
         if self.shared.is_some() {
@@ -205,7 +207,8 @@ impl Device {
         self.arguments.as_deref()
     }
 
-    /// Returns DPDK's name of the device.
+    /// Returns the device's name: as in the arguments, or `port` and a number for the first device
+    /// found.
     pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
@@ -520,7 +523,7 @@ impl SharedDevice {
     }
 
     /// Makes the device steer each of the consecutive UDP ports from `first` on to a queue of its
-    /// own, if it can.
+    /// own, if it can. Does not try if the frames have a VLAN tag.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
         let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.

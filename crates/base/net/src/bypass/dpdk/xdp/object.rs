@@ -16,10 +16,11 @@ const MAP: &str = "xsks_map";
 /// The program's name, by which we recognise it.
 pub(super) const NAME: &str = "sprat_share";
 
-/// The type of map that has AF_XDP sockets by queue; bytes of the map's keys and values; the map's
-/// number of queues.
+/// The type of a map that holds an AF_XDP socket for each queue.
 const XSKMAP: u32 = 17;
+/// Length of each of the map's keys and values, in bytes.
 const INT_BYTES: u32 = 4;
+/// Number of queues for which the map has room.
 const QUEUES: u32 = 64;
 
 /// Bytes of the map's description: four members, each as large as a pointer.
