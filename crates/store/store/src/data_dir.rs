@@ -5,9 +5,9 @@
 //!                    not one, the ages of the files below, and a checksum of these lines
 //! identity.toml.new  the previous identity: the next one overwrites its blocks, so that it can be
 //!                    written on a full disk
-//! coordinator.redb   the coordinator's metadata, if this process is one; coordinator.redb.new
-//!                    while they are created
-//! catalog.sprat      a copy of them, as the coordinator gave it to this server
+//! coordinator.redb   the coordinator's metadata, if this process is a coordinator;
+//!                    coordinator.redb.new while the metadata are created
+//! catalog.sprat      a copy of the metadata, as the coordinator gave it to this server
 //! log.sprat          the log: a frame for every segment
 //! replicas.sprat     the replicas of other servers' segments that this node keeps
 //! node-2, node-3 ..  the directories of the second node of the process, the third ..; without
@@ -364,7 +364,8 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
-    /// The old identity remains then.
+    /// The old identity remains then, unless only the last step failed: to make the new one
+    /// durable.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
         let identity = Identity { format: FORMAT, ..identity };
         if identity.cluster != 0 {
@@ -427,7 +428,8 @@ impl DataDir {
     /// Writes a copy of the catalog; durable on return.
     ///
     /// # Errors
-    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then.
+    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then,
+    /// unless only the last step failed: to make the new one durable.
     pub fn keep_catalog(&self, copy: &CatalogCopy) -> Result<(), DataDirError> {
         self.replace(CATALOG, &copy.bytes)
     }

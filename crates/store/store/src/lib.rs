@@ -13,6 +13,7 @@
 //! - [`recovery`]: recovers the log of a crashed server.
 //! - [`agent`]: a node's session with its coordinator.
 //! - [`coordinator`]: names tables and decides which server serves them.
+//! - [`data_dir`]: which server a data directory belongs to, and which files are in it.
 //! - [`server`]: the threads that run all this in a real process.
 
 pub mod agent;

@@ -166,8 +166,8 @@ pub fn open<D: Disk>(
 }
 
 /// Returns the segment size of the log at `path`, in bytes; `None` when there is no log yet, or
-/// when its header is damaged, which opening the log will report. A log keeps the segment size with
-/// which it was created, whatever memory it has later.
+/// when no copy of its header can be read, which opening the log will report. A log keeps the
+/// segment size with which it was created, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;
@@ -178,8 +178,9 @@ pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     usize::try_from(header.segment_bytes).ok()
 }
 
-/// Makes the configurations of a log and its backup agree: they get the same segment size, and the
-/// number of segments for which the disk has room.
+/// Makes the configurations of a log and its backup agree. Both get the same segment size. The log
+/// may have as many segments on disk as the disk has room for, but at most as many as the memory
+/// can use and a digest can list.
 ///
 /// # Errors
 /// A message, when the disk space is too small for the memory.

@@ -47,8 +47,8 @@ impl Loads {
         self.since + PERIOD
     }
 
-    /// Returns the load of each of `tablets`, which are ascending; at most [`MAX_LOADS`] loads.
-    /// `requests` has the requests to each tablet since the last call, and is reset.
+    /// Returns the loads of the first [`MAX_LOADS`] of `tablets`, which are ascending. `requests`
+    /// has the requests to each tablet since the last call, and is reset.
     pub(super) fn report(
         &mut self,
         now: Nanos,

@@ -40,8 +40,9 @@ impl Watchers {
         !(self.requests.is_empty() && self.commands.is_empty())
     }
 
-    /// Replies to all requests. `version` is the version of the tablet map that the master serves;
-    /// `retry` is the delay, in microseconds, for requests for which no buffer is left.
+    /// Sends the figures to all readers in this process, and makes the replies to all requests.
+    /// `version` is the version of the tablet map that the master serves; `retry` is the delay, in
+    /// microseconds, for requests for which no buffer is left.
     pub(super) fn answer_all(
         &mut self,
         figures: &[Figure],
@@ -67,7 +68,7 @@ impl Watchers {
         }
     }
 
-    /// Returns a reply that is ready to leave.
+    /// Takes a reply that is ready to leave.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(RequestId, Outcome<MasterBody>)> {
         self.answers.pop()
