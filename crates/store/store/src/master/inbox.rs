@@ -29,7 +29,7 @@ pub struct MasterAssignment {
     pub next_server: u32,
     /// Recoveries that this server is to perform.
     pub orders: Vec<RecoveryOrder>,
-    /// The names of the tables, by id.
+    /// The names, by id, of the tables of which the server has tablets.
     pub names: Vec<(u32, String)>,
     /// Tablets that move from this server to others.
     pub leaving: Vec<MoveOrder>,

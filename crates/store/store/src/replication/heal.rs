@@ -137,8 +137,7 @@ impl Replicator {
         }
     }
 
-    /// Ends the copies to servers that have left, continues the other copies, and begins one if it
-    /// may. Does nothing while an open segment lacks a replica.
+    /// Continues copies, and begins one if it may, unless an open segment lacks a replica.
     pub(super) fn re_replicate(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         if self.re_replicator.next_deadline().is_none_or(|at| at > now) {
             return;
