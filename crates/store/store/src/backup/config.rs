@@ -11,7 +11,7 @@ pub enum Durability {
     #[default]
     Sync,
     /// When the write survives the end of this process: the kernel has it. The kernel is made to
-    /// write it to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    /// write it to the disk about every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 
@@ -19,8 +19,8 @@ pub enum Durability {
 /// only the kernel has are at risk in a power failure for about this long.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Frames that are made ready in advance, so that opening a segment never waits for the file to
-/// grow.
+/// Frames of a file of replicas that are made ready in advance, so that a segment that begins need
+/// not wait for the file to grow. For a log more frames are made ready.
 pub const SPARE_FRAMES: usize = 2;
 
 /// Spare frames of a node's own log. When the file cannot grow, the cleaner needs this number of

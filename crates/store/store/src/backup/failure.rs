@@ -67,8 +67,8 @@ pub enum AppendError {
         /// Number of bytes that were to be appended.
         asked: usize,
     },
-    /// Too many segments are not finished on disk, so no other segment can begin: wait for
-    /// progress.
+    /// Too many segments are not finished on disk, or too many replicas are not sealed, so no other
+    /// segment can begin: wait for progress.
     #[error("the disk is too many segments behind: wait for a commit before starting another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.

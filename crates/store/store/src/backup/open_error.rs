@@ -54,7 +54,7 @@ pub enum OpenError {
         file: String,
         /// Number of whole frames that it has.
         has: u32,
-        /// Number of whole frames that it had when it was last opened or closed.
+        /// Number of whole frames that the file had according to its header.
         had: u32,
     },
     /// The file could not be read.

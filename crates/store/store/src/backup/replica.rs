@@ -11,7 +11,7 @@ const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
 /// Size of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Buffers kept for the next commits.
+/// The largest number of buffers kept for the next commits.
 const POOL_BUFFERS: usize = 8;
 
 /// The largest buffer kept in the pool, in bytes; larger ones, of bulk writes, are returned to the

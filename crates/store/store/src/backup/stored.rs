@@ -89,7 +89,8 @@ impl fmt::Display for Torn {
 pub struct StoredReport {
     /// Replicas that are whole as far as is known, in the order of their packed ids.
     pub stored: Vec<Stored>,
-    /// Damaged replicas. A damaged replica whose id is known keeps its frame until it is freed.
+    /// Damaged replicas, and damaged marks of freed frames. A damaged replica whose id is known
+    /// keeps its frame until it is freed.
     pub damaged: Vec<Damage>,
     /// Torn ends that were cut, and torn beginnings that were dropped.
     pub torn: Vec<Torn>,

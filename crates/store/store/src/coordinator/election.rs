@@ -7,7 +7,7 @@
 //! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that
 //! still finds its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by
 //! its own clock. Followers ping the leader every [`PING`], and one of them takes over when the
-//! leader has been silent for [`SILENCE`].
+//! leader has been silent for [`SILENCE`], or for longer if leaders have changed often.
 
 use super::members::{DRIFT, LEASE};
 use sprat_net::Nanos;
