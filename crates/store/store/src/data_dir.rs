@@ -207,8 +207,9 @@ pub enum DataDirError {
 /// records the id with [`set_identity`](Self::set_identity), and then opens the log or the replicas
 /// itself, by their paths. [`note_ages`](Self::note_ages) records the files' ages after they are
 /// opened and after they are closed. After a crash in between, a file has a higher incarnation than
-/// the identity says, which is allowed. Every write in the directory is durable on return, and
-/// overwrites blocks that the directory has already, so that it succeeds on a full disk.
+/// the identity says, which is allowed. Every write in the directory is durable on return. Except
+/// at the first writes of a file, it overwrites blocks that the directory has already, so that it
+/// succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -222,8 +223,9 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
-    /// its identity is damaged, missing or of a newer format, or a file that had data is missing,
-    /// empty or older than the identity says. Nothing in an existing directory has changed then.
+    /// its identity is damaged, of a newer format, or missing although other files exist, or a file
+    /// that had data is missing, empty or older than the identity says. Nothing in an existing
+    /// directory has changed then.
     pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let dir = Self::open_unchecked(path, new_seed)?;
         dir.check_files()?;

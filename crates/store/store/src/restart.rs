@@ -12,7 +12,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`].
+/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`],
+/// when a new log's configuration is invalid, or when there is no memory for another head. In these
+/// cases the file's headers, and the seal of the newest head, may have been written.
 #[derive(Debug, Error)]
 pub enum RestartError {
     /// The log's configuration is invalid.

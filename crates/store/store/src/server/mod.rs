@@ -145,7 +145,7 @@ pub struct Server {
     pub coordinator: Locators,
     /// The nodes that hold objects; none if this is only a coordinator.
     pub nodes: Vec<DataNode>,
-    /// Where metrics are served.
+    /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     metrics_server: Option<metrics::Handle>,
 }
