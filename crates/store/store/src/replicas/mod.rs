@@ -119,8 +119,9 @@ impl<D: Disk> Replicas<D> {
     /// for fences. Blocks while it reads the whole file once, for about a second per GB.
     ///
     /// # Errors
-    /// [`OpenError`] when the file's header is damaged, or the file is cut short, of a newer format,
-    /// of another cluster or server, has segments of another size, or cannot be read or written.
+    /// [`OpenError`] when the file's header is damaged; when the file is cut short, of a newer
+    /// format, of another cluster or server, or has segments of another size; or when it cannot be
+    /// read or written.
     ///
     /// # Panics
     /// When `options` are out of range.
