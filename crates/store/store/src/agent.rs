@@ -87,7 +87,8 @@ pub struct CoordinatorSession {
     rack: String,
     /// Whether the current coordinator knows this server.
     is_enlisted: bool,
-    /// Version of the last assignment that was sent to the master.
+    /// Version of the last assignment that was sent to the master; zero if none was sent since the
+    /// server enlisted.
     assigned_version: u64,
     /// The highest catalog version that a coordinator has shown, or that this server's copy has. A
     /// coordinator that shows a lower one was deposed and does not know it yet: its assignments are
@@ -195,7 +196,8 @@ impl CoordinatorSession {
         self.is_enlisted
     }
 
-    /// Returns the version of the last assignment that was sent to the master.
+    /// Returns the version of the last assignment that was sent to the master; zero if none was
+    /// sent since the server enlisted.
     #[must_use]
     pub fn assigned_version(&self) -> u64 {
         self.assigned_version

@@ -104,7 +104,7 @@ fn is_one(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// The only field that the identities of all formats have.
+/// The field that tells the formats of identities apart: formats to come have it as well.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u32,
@@ -162,13 +162,13 @@ pub enum DataDirError {
         /// The number of nodes that the options ask for.
         asked: u32,
     },
-    /// A file that had data is missing or empty.
+    /// A file that had data is missing or empty, or a node's directory is missing.
     #[error(
         "{path}: {is}, and with it {what}; restore it, or remove the directory to start with an \
          empty store"
     )]
     Lost {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
@@ -188,7 +188,8 @@ pub enum DataDirError {
         /// The lowest incarnation that the file can have.
         had: u64,
     },
-    /// A file is damaged, or belongs to another cluster.
+    /// The identity is damaged, or missing although other files exist; or the copy of the catalog
+    /// is damaged, or belongs to another cluster.
     #[error("{path}: {cause} (nothing was changed)")]
     Damaged {
         /// The file.

@@ -224,7 +224,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         &self.service
     }
 
-    /// Returns the service.
+    /// Returns the service, to change it.
     pub fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
@@ -239,12 +239,12 @@ impl<D: Driver, S: Service> Node<D, S> {
         &self.endpoint
     }
 
-    /// Makes the node refuse new requests; those under way are still answered.
+    /// Makes the node refuse new sessions and requests; requests under way are still answered.
     pub fn drain(&mut self) {
         self.endpoint.drain();
     }
 
-    /// Returns whether no request is under way.
+    /// Returns whether no request from a client, and no call of the service, is under way.
     pub fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
     }

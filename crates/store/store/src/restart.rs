@@ -20,13 +20,13 @@ pub enum RestartError {
     /// The log's configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The disk cannot be read, or what is on it is damaged.
+    /// The log's file cannot be opened: it is damaged, for example, or another server's.
     #[error(transparent)]
     Disk(#[from] OpenError),
     /// The log does not fit into the memory.
     #[error("{0}; start the server with more --memory (nothing was changed)")]
     Full(RestoreError),
-    /// The log is inconsistent.
+    /// The log is inconsistent, or there is no memory left for another head.
     #[error("cannot replay the log: {0} (nothing was changed)")]
     Replay(RestoreError),
     /// The log has objects of tables that cannot have been dropped.

@@ -16,8 +16,8 @@ use sprat_net::Nanos;
 
 /// The largest number of writes that one commit has in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
-/// In addition to these writes there can be one sync, one step of growth, and one write of a file
-/// header.
+/// In addition to a commit's writes, marks and reads there can be one sync, one step of growth, and
+/// one write of a file header.
 const _: () =
     assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 

@@ -32,10 +32,11 @@ pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SET
 /// sync.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
-/// How often growth is retried for a file for which the disk had no room.
+/// Interval at which the growth of a file is retried for which the disk had no room.
 pub const GROW_AGAIN: Duration = Duration::from_secs(1);
 
-/// The largest number of segments of a log open at once: a head, the next one, and survivors.
+/// The largest number of segments of a log that are not yet both sealed and written: a head, the
+/// next one, and survivors. While this many are open, no other can begin.
 pub const MAX_OPEN: usize = 16;
 
 /// The largest number of replicas that can be appended to at once, of all masters together.

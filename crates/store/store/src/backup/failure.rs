@@ -54,7 +54,7 @@ pub struct Failed {
 /// Why bytes were not taken.
 #[derive(Clone, Debug, Error)]
 pub enum AppendError {
-    /// An earlier failure.
+    /// A request to the disk has failed before.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The segment's frame cannot hold the bytes: seal the segment and continue in a new one.
@@ -62,7 +62,7 @@ pub enum AppendError {
     NoRoom {
         /// The segment.
         segment: u64,
-        /// What [`room`](super::Backup::room) returned.
+        /// Number of bytes that [`room`](super::Backup::room) returned.
         room: usize,
         /// Number of bytes that were to be appended.
         asked: usize,

@@ -5,7 +5,8 @@ use super::report::Corruption;
 use std::io;
 use thiserror::Error;
 
-/// Why a log could not be opened. The file is unchanged, except after [`OpenError::Failed`].
+/// Why a log, or a file of replicas, could not be opened. The file is unchanged, except after
+/// [`OpenError::Failed`].
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The file is damaged.

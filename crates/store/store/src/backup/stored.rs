@@ -109,7 +109,7 @@ pub struct StoredReport {
 enum FrameContents {
     /// Nothing.
     Nothing,
-    /// A replica that never counted.
+    /// The remains of a replica whose first write was not finished.
     Beginning(Torn),
     Replica(Stored, Option<Torn>),
     Damaged(Damage, u32),

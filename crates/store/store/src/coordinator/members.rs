@@ -73,7 +73,8 @@ struct Contact {
     at: Nanos,
     /// Version of the assignments that the server serves.
     applied: u64,
-    /// The time at which the server is declared dead, unless it polls before.
+    /// The time at which the server is declared dead, unless it polls before. For a server that may
+    /// hold a lease from the previous leader, the time may be later: see [`Membership::gone_at`].
     gone_at: Nanos,
 }
 
@@ -95,7 +96,7 @@ struct Task {
 pub(super) struct Membership {
     contacts: BTreeMap<u32, Contact>,
     tasks: Vec<Task>,
-    /// Number of tasks so far.
+    /// Number of tasks that this coordinator has made since it began to lead.
     ordered: u64,
     /// Tablets that a server got in a version of the catalog that it has not applied yet.
     moved: Vec<(Tablet, u32, u64)>,
@@ -470,8 +471,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Returns the dead servers whose tablets could not be recovered, and why the last attempt
-    /// failed.
+    /// Returns the recovery tasks of which an attempt has failed and none has succeeded: the dead
+    /// server, and why the newest failed attempt failed.
     pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
     }

@@ -172,8 +172,8 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// Returns the dead servers whose tablets could not be recovered yet, and why the last attempt
-    /// failed.
+    /// Returns the recovery tasks of which an attempt has failed and none has succeeded: the dead
+    /// server, and why the newest failed attempt failed.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }

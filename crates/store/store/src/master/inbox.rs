@@ -21,7 +21,7 @@ pub struct MasterAssignment {
     /// The tablets that the server serves. The server drops the objects of all tablets that are
     /// neither in this list nor in `orders` or `arriving`.
     pub tablets: Vec<Tablet>,
-    /// The servers that keep replicas.
+    /// The servers that can keep replicas, this one included.
     pub members: Vec<BackupServer>,
     /// Ids of the masters whose replicas are needed, all below `next_server`.
     pub masters: Vec<u32>,

@@ -34,7 +34,7 @@ const EVENTS: [(&str, u64); 4] = [
     ("request_answer_events_milli", 1),
 ];
 
-/// The measurements of `--timed` and `--counted`.
+/// The measurements that `Master::timed` or `Master::counted` begins.
 #[derive(Debug)]
 pub(super) struct Timing {
     requests: RecentSamples,

@@ -57,7 +57,7 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// The next request: its stage, and the position from which it continues.
+    /// The next request: its stage, and the position after which it continues.
     stage: MoveStage,
     after: u64,
     batch: u64,

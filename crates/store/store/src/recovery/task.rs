@@ -182,7 +182,7 @@ impl Recovery {
         }
     }
 
-    /// Returns the recovery's result; `None` while it goes on.
+    /// Returns the recovery's result; `None` until the recovery has ended.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<&RecoveryReport, &RecoveryFailure>> {
         matches!(self.stage, Stage::Ended)
@@ -367,7 +367,8 @@ impl Recovery {
         }
     }
 
-    /// Finds the newest head, once each backup has answered the fence or failed to answer.
+    /// Finds the newest head, once each backup has answered the fence or failed to answer. If the
+    /// master never began a log, the recovery needs no head, and ends.
     fn find_head(&mut self) {
         if !matches!(self.stage, Stage::Fencing) || !self.calls.is_empty() {
             return;

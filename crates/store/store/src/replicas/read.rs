@@ -17,8 +17,8 @@ use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The largest number of replicas in memory at a time, each of up to 9 MB, and up to 8 MB more
-/// when its entries are sorted. While no replica can be evicted, further reads wait.
+/// The largest number of replicas in memory at a time, each of up to 9 MB. Sorting one takes up to
+/// 8 MB more, and 24 B for each entry. While no replica can be evicted, further reads wait.
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
@@ -56,7 +56,7 @@ struct Cached {
     /// The replica's entries, sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Whether the replica's last byte was requested.
+    /// Whether a reply with the replica's last byte was made. Replies to selections do not count.
     finished: bool,
 }
 
@@ -126,7 +126,8 @@ impl Reads {
         self.waiting.is_empty() && self.cached.is_empty()
     }
 
-    /// Returns the time at which a replica may be evicted for a read that waits for its place.
+    /// Returns the time at which a replica may be evicted for a read that waits for its place;
+    /// [`Nanos::NEVER`] if no read waits for one.
     pub(super) fn next_deadline(&self) -> Nanos {
         let ends = self
             .cached

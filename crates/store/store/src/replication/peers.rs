@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A server that keeps replicas for other servers' logs.
+/// A server that can keep replicas of other servers' logs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackupServer {
     /// The server's id.

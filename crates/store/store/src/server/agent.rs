@@ -281,7 +281,7 @@ pub(super) struct ControlledNode {
     pub(super) locator: String,
     pub(super) outbox: Outbox,
     pub(super) handle: NodeHandle,
-    /// Ends the server.
+    /// Takes the error with which the session ended, and ends the server.
     pub(super) end: Sender<ThreadResult>,
     /// The directory that keeps copies of the catalog, if there is one, and the first copy.
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,

@@ -103,7 +103,7 @@ pub struct Restored {
     pub report: ReplayReport,
     /// Live objects.
     pub objects: u64,
-    /// Time from the first byte read to the last object restored.
+    /// Time that opening took, from the first byte read until the log can be appended to.
     pub elapsed: Duration,
     /// How the disk is accessed; empty without a disk.
     pub access: String,
