@@ -32,7 +32,7 @@ pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SET
 /// sync.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
-/// Interval at which the growth of a file is retried for which the disk had no room.
+/// Interval at which the growth of a file is retried when the disk has no room for it.
 pub const GROW_AGAIN: Duration = Duration::from_secs(1);
 
 /// The largest number of segments of a log that are not yet both sealed and written: a head, the

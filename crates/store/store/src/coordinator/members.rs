@@ -4,7 +4,8 @@
 //! A server whose log is kept by other servers holds a lease: it may serve its tables for [`LEASE`]
 //! from when it sent its poll, by its own clock. The coordinator declares the server dead when
 //! [`LEASE`] has passed since the coordinator replied, by the coordinator's clock. The clocks may
-//! run apart by [`DRIFT`], so the server counts that much less, and the coordinator that much more.
+//! run apart by [`DRIFT`]. So the server ends its lease one part in [`DRIFT`] earlier, and the
+//! coordinator waits one part longer.
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
@@ -471,8 +472,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Returns the recovery tasks of which an attempt has failed and none has succeeded: the dead
-    /// server, and why the newest failed attempt failed.
+    /// Returns the dead server, and the reason of the newest failure, for each recovery task of
+    /// which an attempt has failed and none has succeeded.
     pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
     }

@@ -172,8 +172,8 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// Returns the recovery tasks of which an attempt has failed and none has succeeded: the dead
-    /// server, and why the newest failed attempt failed.
+    /// Returns the dead server, and the reason of the newest failure, for each recovery task of
+    /// which an attempt has failed and none has succeeded.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }

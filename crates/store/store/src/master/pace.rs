@@ -3,10 +3,11 @@
 //! If a commit began with the first write to arrive, the other writes of that moment would wait for
 //! the next commit, so each would wait for almost two. The more writes share a commit, the less it
 //! costs each of them. So after a commit the next one is held back for the clients that have just
-//! been answered, whose next writes are probably on their way. It is held back until as many writes
-//! wait as waited or were in the commit when that commit ended, or until half the average duration
-//! of a commit has passed, at most 50 us. While only one client writes, one write at a time, no
-//! commit is held back. Reads of objects that are not durable yet count as writes here.
+//! been answered, whose next writes are probably on their way. Say that N writes were in the commit
+//! that has ended or waited when it ended. The next commit is held back until N writes wait, or
+//! until half the average duration of a commit has passed, at most 50 us. While only one client
+//! writes, one write at a time, no commit is held back. Reads of objects that are not durable yet
+//! count as writes here.
 
 use sprat_net::Nanos;
 use std::time::Duration;

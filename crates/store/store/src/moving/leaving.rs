@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 /// reaches this limit is sent whole.
 const BATCH_BYTES: usize = 8 << 10;
 
-/// Number of entries at which a reply ends. Only objects whose keys have the same hash can exceed
+/// Number of entries at which a reply ends. Only entries whose keys have the same hash can exceed
 /// it.
 const BATCH_ENTRIES: usize = 128;
 
-/// Number of changed keys of a tablet that wait to be sent, at which clients that change the tablet
-/// must retry.
+/// While this number of changed keys of a tablet, or more, wait to be sent, clients that change the
+/// tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).
