@@ -11,7 +11,7 @@
 //! log.sprat          the log: a frame for every segment
 //! replicas.sprat     the replicas of other servers' segments that this node keeps
 //! node-2, node-3 ..  the directories of the second node of the process, the third ..; without
-//!                    the coordinator's files
+//!                    coordinator.redb
 //! ```
 //!
 //! If an operator puts back an older copy of a file, the copy is intact, and a server that starts

@@ -49,8 +49,8 @@ const TASK_BITS: u32 = 24;
 /// to it or from it.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Interval at which the next move is looked for: [`Membership::poll`] runs at each request, and
-/// the search visits all tablets.
+/// The shortest time between two searches for the next move. [`Membership::poll`] runs at each
+/// request, and a search visits all tablets, so it must not search each time.
 const MOVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The shortest time from a move for memory or requests to the next balancing move. Within this

@@ -8,8 +8,9 @@
 //! after [`APPLY_TIMEOUT`].
 //!
 //! There may be several coordinators, which share their metadata in etcd. One leads and the others
-//! stand by. One of them takes over within a lease when the leader falls silent. [`election`]
-//! decides who leads; a [`LeaderMailbox`] passes that decision to the coordinator's service.
+//! stand by. Usually one of them takes over within a lease after the leader falls silent.
+//! [`election`] decides who leads; a [`LeaderMailbox`] passes that decision to the coordinator's
+//! service.
 
 pub mod balance;
 mod catalog;

@@ -1,5 +1,5 @@
-//! The coordinator as a service: it answers requests at once, or when the servers concerned have
-//! applied a change.
+//! The coordinator as a service. It answers a poll when there are newer assignments, a change when
+//! the servers concerned have applied the change, and other requests at once.
 
 use super::REMEDY;
 use super::catalog::{Catalog, Refusal};

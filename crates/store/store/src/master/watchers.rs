@@ -1,5 +1,5 @@
-//! Requests for a master's counters. They wait for the end of the node's loop iteration, when the
-//! node reports the network's counters: the master itself knows nothing of networks.
+//! Requests for a master's counters. They wait until the node reports the network's counters, later
+//! in the same loop iteration: the master itself knows nothing of networks.
 
 use super::body::{HeldBodies, MasterBody};
 use crate::answers::answer;

@@ -81,8 +81,9 @@ impl Inventory {
         }
     }
 
-    /// Returns the newest head and the backups with the longest replicas of it. Its first entry has
-    /// the digest for [`plan`](Self::plan).
+    /// Returns the newest head and the backups with the longest replicas of it; unsure replicas
+    /// count only if there are no others. Returns `None` if no head was found. The head's first
+    /// entry has the digest for [`plan`](Self::plan).
     #[must_use]
     pub fn newest_head(&self) -> Option<SegmentSource> {
         let heads = self.segments.iter().rev().filter(|(_, held)| held.iter().any(is_head));

@@ -458,7 +458,8 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Returns whether an object or tombstone belongs to one of the tablets that are recovered.
+    /// Returns whether an object or tombstone in `segment` belongs to one of the tablets that are
+    /// recovered, and counts for that tablet.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };
@@ -479,8 +480,8 @@ impl Recovery {
         Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
-    /// Replays some entries of a segment that has arrived completely. Newer segments come first, so
-    /// that few objects are written more than once.
+    /// Replays some entries of a segment that has arrived completely. Of several such segments the
+    /// newest comes first, so that few objects are written more than once.
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) =
             self.loading.iter().position(|loading| loading.is_whole() && !loading.under_way)
