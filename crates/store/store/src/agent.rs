@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How long a single coordinator may take to answer.
+/// How long a session waits for the answer of a cluster's only coordinator; also for the answer to
+/// a request to enlist.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long one of several coordinators may take to answer. After that another one may have taken
@@ -35,7 +36,7 @@ pub struct Enlisted {
     pub cluster: u64,
 }
 
-/// Why the session has ended: the coordinator no longer accepts this server.
+/// Why the session has ended.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum SessionEnd {
     /// The coordinator has declared this server dead.
@@ -44,7 +45,7 @@ pub enum SessionEnd {
     /// The coordinator refuses the server, and says why.
     #[error("the coordinator refuses: {0}")]
     Refused(String),
-    /// The coordinator's answer cannot be parsed.
+    /// The coordinator's answer cannot be parsed, or answers no request.
     #[error("the coordinator sent an invalid answer")]
     Nonsense,
 }
@@ -86,11 +87,12 @@ pub struct CoordinatorSession {
     rack: String,
     /// Whether the current coordinator knows this server.
     is_enlisted: bool,
-    /// Version of the last assignment that was sent to the master.
+    /// Version of the last assignment that was sent to the master; zero if none was sent since the
+    /// server enlisted.
     assigned_version: u64,
-    /// The highest catalog version that a coordinator has shown. A coordinator that shows a lower
-    /// one was deposed and does not know it yet: its answers are ignored, above all the leases in
-    /// them.
+    /// The highest catalog version that a coordinator has shown, or that this server's copy has. A
+    /// coordinator that shows a lower one was deposed and does not know it yet: its assignments are
+    /// ignored, and so are the leases in them.
     seen: u64,
     /// Cluster and version as the last request reported them.
     reported: ClusterSeen,
@@ -187,13 +189,15 @@ impl CoordinatorSession {
         self.enlisted
     }
 
-    /// Returns whether the server has enlisted with the coordinator after the process started.
+    /// Returns whether the server has enlisted after the process started, and need not enlist
+    /// again.
     #[must_use]
     pub fn has_enlisted(&self) -> bool {
         self.is_enlisted
     }
 
-    /// Returns the version of the last assignment that was sent to the master.
+    /// Returns the version of the last assignment that was sent to the master; zero if none was
+    /// sent since the server enlisted.
     #[must_use]
     pub fn assigned_version(&self) -> u64 {
         self.assigned_version
@@ -225,8 +229,8 @@ impl CoordinatorSession {
         }
     }
 
-    /// Returns whether the last answer came from a coordinator that no longer leads, so that the
-    /// caller must turn to another one. Resets it.
+    /// Returns whether an answer since the last call came from a coordinator that no longer leads,
+    /// so that the caller must turn to another one.
     #[must_use]
     pub fn take_deposed(&mut self) -> bool {
         std::mem::take(&mut self.deposed)

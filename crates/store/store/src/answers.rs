@@ -22,7 +22,8 @@ pub(crate) fn denied<B>() -> Outcome<B> {
     Outcome::Reply(answer(Status::Denied, false, 0, 0, Repeat::Reexecute))
 }
 
-/// Returns an answer with an explanation, or without it when no buffer is left.
+/// Returns an answer with `text` as its explanation. When `text` is empty or no buffer is left, the
+/// answer has no explanation.
 pub(crate) fn answer_text<B: From<u32>>(
     bodies: &mut ResponseBuffers,
     status: Status,

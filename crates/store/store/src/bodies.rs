@@ -15,7 +15,7 @@ const MAX_TEXTS: usize = 4096;
 const KEEP_BYTES: usize = 128 << 10;
 
 /// The largest number of longer buffers kept for [`ResponseBuffers::make_long`], and their largest
-/// size in bytes: a piece of a segment.
+/// capacity in bytes: a piece of a segment, and 1 KiB more.
 const SPARE_BUFFERS: usize = 8;
 const SPARE_BYTES: usize = REPLICA_BYTES + 1024;
 

@@ -5,13 +5,13 @@
 //!                    not one, the ages of the files below, and a checksum of these lines
 //! identity.toml.new  the previous identity: the next one overwrites its blocks, so that it can be
 //!                    written on a full disk
-//! coordinator.redb   the coordinator's metadata, if this process is one; coordinator.redb.new
-//!                    while they are created
-//! catalog.sprat      a copy of them, as the coordinator gave it to this server
+//! coordinator.redb   the coordinator's metadata, if this process is a coordinator;
+//!                    coordinator.redb.new while the metadata are created
+//! catalog.sprat      a copy of the metadata, as the coordinator gave it to this server
 //! log.sprat          the log: a frame for every segment
 //! replicas.sprat     the replicas of other servers' segments that this node keeps
 //! node-2, node-3 ..  the directories of the second node of the process, the third ..; without
-//!                    the coordinator's files
+//!                    coordinator.redb
 //! ```
 //!
 //! If an operator puts back an older copy of a file, the copy is intact, and a server that starts
@@ -104,7 +104,7 @@ fn is_one(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// The only field that the identities of all formats have.
+/// The field that tells the formats of identities apart: formats to come have it as well.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u32,
@@ -162,13 +162,13 @@ pub enum DataDirError {
         /// The number of nodes that the options ask for.
         asked: u32,
     },
-    /// A file that had data is missing or empty.
+    /// A file that had data is missing or empty, or a node's directory is missing.
     #[error(
         "{path}: {is}, and with it {what}; restore it, or remove the directory to start with an \
          empty store"
     )]
     Lost {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
@@ -188,7 +188,8 @@ pub enum DataDirError {
         /// The lowest incarnation that the file can have.
         had: u64,
     },
-    /// A file is damaged, or belongs to another cluster.
+    /// The identity is damaged, or missing although other files exist; or the copy of the catalog
+    /// is damaged, or belongs to another cluster.
     #[error("{path}: {cause} (nothing was changed)")]
     Damaged {
         /// The file.
@@ -207,8 +208,9 @@ pub enum DataDirError {
 /// records the id with [`set_identity`](Self::set_identity), and then opens the log or the replicas
 /// itself, by their paths. [`note_ages`](Self::note_ages) records the files' ages after they are
 /// opened and after they are closed. After a crash in between, a file has a higher incarnation than
-/// the identity says, which is allowed. Every write in the directory is durable on return, and
-/// overwrites blocks that the directory has already, so that it succeeds on a full disk.
+/// the identity says, which is allowed. Every write in the directory is durable on return. Except
+/// at the first writes of a file, it overwrites blocks that the directory has already, so that it
+/// succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -222,8 +224,9 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
-    /// its identity is damaged, missing or of a newer format, or a file that had data is missing,
-    /// empty or older than the identity says. Nothing in an existing directory has changed then.
+    /// its identity is damaged, of a newer format, or missing although other files exist, or a file
+    /// that had data is missing, empty or older than the identity says. Nothing in an existing
+    /// directory has changed then.
     pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let dir = Self::open_unchecked(path, new_seed)?;
         dir.check_files()?;
@@ -364,7 +367,8 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
-    /// The old identity remains then.
+    /// The old identity remains then, unless only the last step failed: to make the new one
+    /// durable.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
         let identity = Identity { format: FORMAT, ..identity };
         if identity.cluster != 0 {
@@ -427,7 +431,8 @@ impl DataDir {
     /// Writes a copy of the catalog; durable on return.
     ///
     /// # Errors
-    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then.
+    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then,
+    /// unless only the last step failed: to make the new one durable.
     pub fn keep_catalog(&self, copy: &CatalogCopy) -> Result<(), DataDirError> {
         self.replace(CATALOG, &copy.bytes)
     }

@@ -18,7 +18,8 @@ impl<const NEARER: usize> Default for PrefetchQueue<NEARER> {
 }
 
 impl<const NEARER: usize> PrefetchQueue<NEARER> {
-    /// Prefetches for a key that will be looked up.
+    /// Prefetches the hash table's line for a key that will be looked up, and the entry for the key
+    /// that was passed `NEARER` calls ago.
     #[inline]
     pub(crate) fn expect(&mut self, log: &Log, table: u32, key: &[u8]) {
         let hash = log.hash(table, key);

@@ -16,7 +16,8 @@ struct AdmittedClient {
 /// without identities may do everything.
 #[derive(Default)]
 pub(crate) struct AccessRules {
-    /// The admitted clients, at most as many as an endpoint has channels.
+    /// The admitted clients, at most as many as an endpoint has channels; `None` for the numbers of
+    /// admins and servers.
     clients: Vec<Option<Box<AdmittedClient>>>,
     names: HashMap<u32, String>,
 }

@@ -10,9 +10,10 @@
 //! - [`salvage`]: reads what is whole in the files of a stopped server that cannot start.
 //! - [`replication`]: makes the log durable on other servers.
 //! - `moving`: moves a tablet to another server while both serve.
-//! - [`recovery`]: recovers the log of a crashed server.
+//! - [`recovery`]: recovers tablets of a crashed server from the replicas of its log.
 //! - [`agent`]: a node's session with its coordinator.
 //! - [`coordinator`]: names tables and decides which server serves them.
+//! - [`data_dir`]: which server a data directory belongs to, and which files are in it.
 //! - [`server`]: the threads that run all this in a real process.
 
 pub mod agent;

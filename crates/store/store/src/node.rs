@@ -16,10 +16,11 @@ use std::os::fd::BorrowedFd;
 ///
 /// In each loop iteration the node delivers the requests that have arrived, then calls
 /// [`poll`](Self::poll), [`take_ready`](Self::take_ready) until it returns `None`, and
-/// [`call`](Self::call). When nothing was done, it may call [`work_idle`](Self::work_idle), and
-/// then sleep until a packet arrives, [`poll_fd`](Self::poll_fd) becomes readable, or
-/// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
-/// coordinator waits, for a bounded time, for its metadata.
+/// [`call`](Self::call). When nothing was done, the node's owner may call
+/// [`work_idle`](Self::work_idle). When that does nothing either, the owner sleeps until a packet
+/// arrives, [`poll_fd`](Self::poll_fd) becomes readable, or [`next_deadline`](Self::next_deadline)
+/// has passed. No method may block, except that a coordinator waits, for a bounded time, for its
+/// metadata.
 pub trait Service: Handler {
     /// Does the work that is due apart from requests; returns whether there was such work.
     fn poll(&mut self, now: Nanos) -> bool;
@@ -46,6 +47,7 @@ pub trait Service: Handler {
 
     /// Returns whether to time requests, from the reception of each by the driver to the moment
     /// when the driver sends its reply. Each time goes to [`request_timed`](Self::request_timed).
+    /// Of several frames that arrive in one iteration, only the last is timed.
     fn is_timed(&self) -> bool {
         false
     }
@@ -82,7 +84,7 @@ pub trait Service: Handler {
 
 /// Lets a service call other nodes through its node's endpoint during one loop iteration.
 pub trait Caller {
-    /// See [`Endpoint::connect`].
+    /// Opens a session with `peer`: see [`Endpoint::connect`].
     ///
     /// # Errors
     /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
@@ -100,7 +102,7 @@ pub trait Caller {
         deadline: Nanos,
     ) -> Result<CallId, CallError>;
 
-    /// See [`Endpoint::close`].
+    /// Closes a session: see [`Endpoint::close`].
     fn close(&mut self, session: SessionId);
 }
 
@@ -157,7 +159,8 @@ impl<D: Driver, S: Service> Node<D, S> {
     }
 
     /// Runs one iteration of the loop: takes the frames that have arrived, does the work that is
-    /// due, and sends the frames that are ready. Returns whether there was anything to do.
+    /// due, and sends the frames that are ready. Returns whether frames arrived, or the service had
+    /// work or replies.
     ///
     /// # Errors
     /// When the driver can no longer receive.
@@ -221,7 +224,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         &self.service
     }
 
-    /// Returns the service.
+    /// Returns the service, to change it.
     pub fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
@@ -236,12 +239,12 @@ impl<D: Driver, S: Service> Node<D, S> {
         &self.endpoint
     }
 
-    /// Makes the node refuse new requests; those under way are still answered.
+    /// Makes the node refuse new sessions and requests; requests under way are still answered.
     pub fn drain(&mut self) {
         self.endpoint.drain();
     }
 
-    /// Returns whether no request is under way.
+    /// Returns whether no request from a client, and no call of the service, is under way.
     pub fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
     }

@@ -12,19 +12,21 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`].
+/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`],
+/// when a new log's configuration is invalid, or when there is no memory for another head. In these
+/// cases the file's headers, and the seal of the newest head, may have been written.
 #[derive(Debug, Error)]
 pub enum RestartError {
     /// The log's configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The disk cannot be read, or what is on it is damaged.
+    /// The log's file cannot be opened: it is damaged, for example, or another server's.
     #[error(transparent)]
     Disk(#[from] OpenError),
     /// The log does not fit into the memory.
     #[error("{0}; start the server with more --memory (nothing was changed)")]
     Full(RestoreError),
-    /// The log is inconsistent.
+    /// The log is inconsistent, or there is no memory left for another head.
     #[error("cannot replay the log: {0} (nothing was changed)")]
     Replay(RestoreError),
     /// The log has objects of tables that cannot have been dropped.
@@ -166,8 +168,8 @@ pub fn open<D: Disk>(
 }
 
 /// Returns the segment size of the log at `path`, in bytes; `None` when there is no log yet, or
-/// when its header is damaged, which opening the log will report. A log keeps the segment size with
-/// which it was created, whatever memory it has later.
+/// when no copy of its header can be read, which opening the log will report. A log keeps the
+/// segment size with which it was created, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;
@@ -178,8 +180,9 @@ pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     usize::try_from(header.segment_bytes).ok()
 }
 
-/// Makes the configurations of a log and its backup agree: they get the same segment size, and the
-/// number of segments for which the disk has room.
+/// Makes the configurations of a log and its backup agree. Both get the same segment size. The log
+/// may have as many segments on disk as the disk has room for, but at most as many as the memory
+/// can use and a digest can list.
 ///
 /// # Errors
 /// A message, when the disk space is too small for the memory.

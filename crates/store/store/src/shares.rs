@@ -3,10 +3,10 @@
 /// Units of a resource that sessions take and give back. Each session may always have one unit.
 /// Beyond that, all sessions share a number of units.
 ///
-/// A session may take one more of the shared units as long as it holds fewer units than are free. A
-/// single session gets half of the shared units. The more sessions take all that they can get, the
-/// fewer units each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So no
-/// session locks others out, whatever number of units it takes and however long it holds them.
+/// A session may take one more unit as long as it holds fewer units than shared units are free. A
+/// single session gets about half of the shared units. The more sessions take all that they can
+/// get, the fewer units each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So
+/// no session locks others out, whatever number of units it takes and however long it holds them.
 #[derive(Debug)]
 pub(crate) struct Shares {
     places: usize,

@@ -16,13 +16,14 @@ use sprat_net::Nanos;
 
 /// The largest number of writes that one commit has in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
-/// In addition to these writes there can be one sync, one step of growth, and one write of a file
-/// header.
+/// In addition to a commit's writes, marks and reads there can be one sync, one step of growth, and
+/// one write of a file header.
 const _: () =
     assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 
 impl<D: Disk> Backup<D> {
-    /// Starts a commit of everything appended, unless one is under way; returns whether it did.
+    /// Starts a commit of what was appended, unless one is under way; returns whether it did.
+    /// Segments that begin, and for which no frame is ready, wait for a later commit.
     ///
     /// # Errors
     /// [`Failed`] when a request to the disk fails or has failed before.
@@ -71,7 +72,8 @@ impl<D: Disk> Backup<D> {
         !busy && !self.incarnations.raising() && self.retiring.is_empty() && self.reading.is_idle()
     }
 
-    /// Starts as many of the commit's writes as may be under way together.
+    /// Starts as many of the commit's writes as may be under way together, or the sync for which
+    /// the next head waits.
     fn advance(&mut self, now: Nanos) {
         while self.writing < MAX_COMMIT_WRITES {
             let Some(&segment) = self.queue.front() else { return };

@@ -11,7 +11,7 @@ pub enum Durability {
     #[default]
     Sync,
     /// When the write survives the end of this process: the kernel has it. The kernel is made to
-    /// write it to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    /// write it to the disk about every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 
@@ -19,8 +19,8 @@ pub enum Durability {
 /// only the kernel has are at risk in a power failure for about this long.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Frames that are made ready in advance, so that opening a segment never waits for the file to
-/// grow.
+/// Frames of a file of replicas that are made ready in advance, so that a segment that begins need
+/// not wait for the file to grow. For a log more frames are made ready.
 pub const SPARE_FRAMES: usize = 2;
 
 /// Spare frames of a node's own log. When the file cannot grow, the cleaner needs this number of
@@ -32,10 +32,11 @@ pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SET
 /// sync.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
-/// How often growth is retried for a file for which the disk had no room.
+/// Interval at which the growth of a file is retried when the disk has no room for it.
 pub const GROW_AGAIN: Duration = Duration::from_secs(1);
 
-/// The largest number of segments of a log open at once: a head, the next one, and survivors.
+/// The largest number of segments of a log that are not yet both sealed and written: a head, the
+/// next one, and survivors. While this many are open, no other can begin.
 pub const MAX_OPEN: usize = 16;
 
 /// The largest number of replicas that can be appended to at once, of all masters together.

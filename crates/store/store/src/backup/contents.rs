@@ -16,8 +16,9 @@ struct Extent {
     len: usize,
 }
 
-/// The contents of a replica. Its chunks are checked when their bytes are requested, so that a node
-/// never checks a whole segment in one loop iteration.
+/// The contents of a replica. Its chunks are checked when their bytes, or bytes after them, are
+/// requested. So a node that reads a replica from its beginning checks only a piece of it in each
+/// loop iteration.
 #[derive(Debug)]
 pub struct Contents {
     buffer: AlignedBuf,

@@ -54,7 +54,7 @@ pub struct Failed {
 /// Why bytes were not taken.
 #[derive(Clone, Debug, Error)]
 pub enum AppendError {
-    /// An earlier failure.
+    /// A request to the disk has failed before.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The segment's frame cannot hold the bytes: seal the segment and continue in a new one.
@@ -62,13 +62,13 @@ pub enum AppendError {
     NoRoom {
         /// The segment.
         segment: u64,
-        /// What [`room`](super::Backup::room) returned.
+        /// Number of bytes that [`room`](super::Backup::room) returned.
         room: usize,
         /// Number of bytes that were to be appended.
         asked: usize,
     },
-    /// Too many segments are not finished on disk, so no other segment can begin: wait for
-    /// progress.
+    /// Too many segments are not finished on disk, or too many replicas are not sealed, so no other
+    /// segment can begin: wait for progress.
     #[error("the disk is too many segments behind: wait for a commit before starting another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.

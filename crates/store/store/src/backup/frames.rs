@@ -22,7 +22,7 @@ pub(super) struct Frames {
     freed: Vec<u32>,
     /// Frames freed before the current sync began.
     settling: Vec<u32>,
-    /// Number of frames in the file that are ready for use.
+    /// Number of frames in the file, in use or not, without those that are still being added.
     pub(super) total: u32,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Frames {
 pub struct FrameCount {
     /// Frames that hold a segment, or will hold one that waits for its first commit.
     pub live: u32,
-    /// Frames that can take a segment, either now or after the next sync.
+    /// Frames that can take a segment now, after the next sync, or once they are marked as free.
     pub free: u32,
     /// The largest number of frames. Frames up to this number that are neither live nor free do not
     /// exist yet.

@@ -50,7 +50,7 @@ pub(super) enum Next {
 /// The purpose of a step of growth, which decides what its failure means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
-    /// Reserves room: if the disk has none, only the growth ends.
+    /// Reserves room, or fills it with zeroes: if the disk has none, only the growth ends.
     Reserve,
     /// Makes the new frames permanent: a failure concerns earlier writes as well.
     Finish,

@@ -56,8 +56,8 @@ impl<D: Disk> Backup<D> {
         Op::Write { buffer, len, offset, durable: true }
     }
 
-    /// Writes the file's header with a higher limit of incarnations when few of those that it
-    /// allows are left.
+    /// In a file of replicas: writes the file's header with a higher limit of incarnations when few
+    /// of those that it allows are left. Records a failure when there are no more numbers.
     pub(super) fn raise(&mut self) {
         if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
             return;

@@ -7,9 +7,9 @@
 //! be taken again after a crash. So the file's header names an incarnation above all that were
 //! taken, and is rewritten only once in some thousand replicas.
 
-/// How far the header's incarnation is above the taken ones when the header is written. The number
-/// is odd, so that successive headers go to the two copies in turn. Each start skips at most this
-/// many incarnations, so 32 bits are enough for a million starts.
+/// By how much the header's incarnation is raised when replicas need further incarnations. The
+/// number is odd, so that successive headers go to the two copies in turn. Each start raises the
+/// incarnation by little more than this number, so 32 bits are enough for a million starts.
 pub(super) const AHEAD: u32 = 4095;
 
 /// The incarnations taken and still to be taken.

@@ -6,15 +6,16 @@
 //! [`replicas`](crate::replicas): see [Replicas](#replicas).
 //!
 //! # How the master drives it
-//! A [`Backup`] is a state machine on the node's thread. It never blocks; its owner drives it:
+//! A [`Backup`] is a state machine on the node's thread. It blocks only while it is opened or
+//! closed. Its owner drives it:
 //! 1. `log.next_pending()` returns bytes that are in memory and not on disk, oldest segment first;
 //!    [`Backup::append`] takes them. Before the log appends an entry, the master checks
 //!    [`Backup::room`], and seals the head if the entry would not fit. This can happen before 8 MB
 //!    of log are in a frame, because each commit pads its chunk, and many small commits use the
 //!    frame up.
-//! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way.
+//! 2. [`Backup::submit`] starts a *group commit* of what was taken so far, if none is under way.
 //!    What is appended meanwhile forms the next commit: the busier the disk, the larger the
-//!    commits.
+//!    commits. A segment that begins while no frame is ready waits until the file has grown.
 //! 3. [`Backup::poll`] reports, as [`Progress`], up to where each segment is durable. The master
 //!    passes that to `log.mark_durable(segment, up_to, sealed)`, and sends the replies that waited
 //!    for it.
@@ -25,12 +26,12 @@
 //! most. [`Backup::open`] first replays what is on disk. [`Backup::close`] ends cleanly.
 //!
 //! # The order on disk
-//! The writes of one commit are submitted together, one chunk for each segment, with one exception:
-//! the first chunk of a *head* is written only when everything taken before is durable on the
-//! medium. Under [`Durability::Buffered`] this costs one sync for each head. So when a head is on
-//! disk, every segment that its digest lists is on disk too, whole and sealed, and only the newest
-//! head can be unfinished. Therefore the log must seal a head, and the backup must have taken the
-//! seal, before the next head begins.
+//! The writes of one commit, one chunk for each segment, are submitted together, at most 16 at a
+//! time. There is one exception: the first chunk of a *head* is written only when everything taken
+//! before is durable on the medium. Under [`Durability::Buffered`] this costs one sync for each
+//! head. So when a head is on disk, every segment that its digest lists is on disk too, whole and
+//! sealed, and only the newest head can be unfinished. Therefore the log must seal a head, and the
+//! backup must have taken the seal, before the next head begins.
 //!
 //! Frames of freed segments are reused at once. Under `Buffered` they are reused only after the
 //! next sync, because until then a power failure could bring back the head that still lists them.
@@ -38,10 +39,10 @@
 //! # When the disk fails
 //! A disk without room for a longer file stops only the file's growth (`growth`): the existing
 //! frames stay in use, and frames that are freed are reused. Any failed write or sync poisons the
-//! backup: it keeps the [`Failed`], every later call returns it, and nothing more is reported
-//! durable until the log is opened again. A failed sync is not repeated: it could succeed the next
-//! time although data was lost, since the kernel forgets which pages it could not write. The replay
-//! at the next opening finds out what really is on the disk.
+//! backup: it keeps the [`Failed`], every later append or commit returns it, and nothing more is
+//! reported durable until the log is opened again. A failed sync is not repeated: it could succeed
+//! the next time although data was lost, since the kernel forgets which pages it could not write.
+//! The replay at the next opening finds out what really is on the disk.
 //!
 //! # What replay cannot distinguish
 //! See [`ReplayReport::cut`].
@@ -176,8 +177,9 @@ impl<D: Disk> Backup<D> {
     /// then.
     ///
     /// # Panics
-    /// When the bytes do not follow those taken before, the segment is already sealed, or a head
-    /// begins before its predecessor is sealed: all of them faults of the owner.
+    /// When the bytes do not follow those taken before, the segment is already sealed, a segment
+    /// begins that has a frame already, or a head begins before its predecessor is sealed: all of
+    /// them faults of the owner.
     pub fn append<'a, I>(
         &mut self,
         segment: u64,

@@ -5,7 +5,8 @@ use super::report::Corruption;
 use std::io;
 use thiserror::Error;
 
-/// Why a log could not be opened. The file is unchanged, except after [`OpenError::Failed`].
+/// Why a log, or a file of replicas, could not be opened. The file is unchanged, except after
+/// [`OpenError::Failed`].
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The file is damaged.
@@ -54,7 +55,7 @@ pub enum OpenError {
         file: String,
         /// Number of whole frames that it has.
         has: u32,
-        /// Number of whole frames that it had when it was last opened or closed.
+        /// Number of whole frames that the file had according to its header.
         had: u32,
     },
     /// The file could not be read.

@@ -53,8 +53,8 @@ impl Reading {
 
 impl<D: Disk> Backup<D> {
     /// Begins to read a replica that is no longer being written. The result comes from
-    /// [`take_read`](Self::take_read). Returns false when [`MAX_READS`] replicas are being read, or
-    /// this one is being read already.
+    /// [`take_read`](Self::take_read). Returns false when [`MAX_READS`] replicas are being read or
+    /// were read and not yet taken, or when this one is being read already.
     ///
     /// # Panics
     /// When the replica has no frame or is being written, or the file is a log: faults of the

@@ -50,7 +50,7 @@ type Outcome = (usize, Result<Loaded, OpenError>);
 
 impl<R: ReadAt> FrameReader<R> {
     /// Reads the segments `live`, newest first, on `threads` threads, and passes them to `sink` in
-    /// that order.
+    /// that order. Returns the end of the newest head, if that head was not sealed.
     pub(super) fn replay(
         &self,
         live: &[SegmentFrame],

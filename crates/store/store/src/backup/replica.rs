@@ -11,7 +11,7 @@ const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
 /// Size of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Buffers kept for the next commits.
+/// The largest number of buffers kept for the next commits.
 const POOL_BUFFERS: usize = 8;
 
 /// The largest buffer kept in the pool, in bytes; larger ones, of bulk writes, are returned to the
@@ -62,8 +62,8 @@ pub(super) struct Replica {
     /// Whether the segment is a head of this node's own log. False for survivors, and for other
     /// masters' segments.
     pub(super) head: bool,
-    /// Whether the chunks that are written next are marked as a head's. Unlike `head`, this can also
-    /// be true for a segment of another master.
+    /// Whether the chunks that are written next are marked as a head's. Unlike `head`, this can
+    /// also be true for a segment of another master.
     pub(super) marked_head: bool,
     /// The segment's frame, once the first chunk is being written.
     pub(super) frame: Option<u32>,

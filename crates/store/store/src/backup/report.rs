@@ -63,8 +63,8 @@ pub struct ReplayReport {
     /// before a crash is cut off and reported here, and the log opens. After a clean close there is
     /// no such doubt: the log with such damage does not open.
     pub cut: Option<Cut>,
-    /// Frames with segments that no longer count: they were freed before, or a head never listed
-    /// them.
+    /// Frames with segments that no longer count, because they were freed before or no head ever
+    /// listed them; also frames whose beginning cannot be read.
     pub garbage: Vec<Garbage>,
     /// Whether one of the two copies of the file header was damaged; it has been rewritten.
     pub header_repaired: bool,
@@ -91,7 +91,7 @@ pub struct Corruption {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The segment at this offset.
+    /// The segment at this offset; `None` for the file's header.
     pub segment: Option<u64>,
     /// A description of what the file should have at this offset.
     pub expected: String,

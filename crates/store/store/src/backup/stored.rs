@@ -89,7 +89,8 @@ impl fmt::Display for Torn {
 pub struct StoredReport {
     /// Replicas that are whole as far as is known, in the order of their packed ids.
     pub stored: Vec<Stored>,
-    /// Damaged replicas. A damaged replica whose id is known keeps its frame until it is freed.
+    /// Damaged replicas, and damaged marks of freed frames. A damaged replica whose id is known
+    /// keeps its frame until it is freed.
     pub damaged: Vec<Damage>,
     /// Torn ends that were cut, and torn beginnings that were dropped.
     pub torn: Vec<Torn>,
@@ -108,7 +109,7 @@ pub struct StoredReport {
 enum FrameContents {
     /// Nothing.
     Nothing,
-    /// A replica that never counted.
+    /// The remains of a replica whose first write was not finished.
     Beginning(Torn),
     Replica(Stored, Option<Torn>),
     Damaged(Damage, u32),

@@ -10,7 +10,8 @@ use sprat_wire::frame::{
 pub(super) enum End {
     /// With a seal, or with a cut that an earlier start made.
     Sealed,
-    /// Without a seal; no later chunk in the frame belongs to the segment.
+    /// Without a seal. The bytes after the last chunk are not the remains of another chunk of the
+    /// segment.
     Open,
     /// With something that is not a valid chunk.
     Torn(BadChunk),

@@ -3,8 +3,8 @@
 //!
 //! Memory comes first, because a server without free memory accepts no writes. The number of
 //! requests comes second, and the number of tablets last. A move must improve its objective by a
-//! minimum, and must not worsen an objective that comes before it. So a finite number of moves
-//! evens out constant loads.
+//! minimum. After the move, each objective that comes before must be even enough, or no less even
+//! than it was. So a finite number of moves evens out constant loads.
 
 use sprat_wire::tablet::{Range, Tablet};
 
@@ -105,7 +105,8 @@ impl ServerLoad {
         self.tablets.iter().map(|load| load.bytes).sum()
     }
 
-    /// Returns the share of the server's capacity that is used, in thousandths.
+    /// Returns the share of the server's capacity that is used, in thousandths; zero if the
+    /// capacity is not known.
     pub fn fill(&self) -> u64 {
         self.share(self.bytes())
     }

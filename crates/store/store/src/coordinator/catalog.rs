@@ -27,8 +27,8 @@ pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 /// The highest [`Catalog::incarnation`] that is drawn at random. Versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// The largest number of tablets that a new table gets by default. Below it, the table gets one
-/// tablet for each server.
+/// The largest number of tablets that a new table gets by default. Up to it, the table gets one
+/// tablet for each server that can serve a part of a table.
 const DEFAULT_TABLETS: usize = 16;
 
 /// Why a change was not made.
@@ -62,9 +62,9 @@ impl From<MetadataError> for Refusal {
 /// its [`Metadata`].
 ///
 /// A method that changes the catalog first writes the changed rows, together with the row of
-/// counters. It changes memory only when that has succeeded; a [`Refusal`] leaves memory and
-/// metadata as they were. Each change raises the [`version`](Self::version), by which servers know
-/// whether they are up to date.
+/// counters. It changes memory only when that has succeeded; a [`Refusal`] other than
+/// [`Refusal::Lost`] leaves memory and metadata as they were. Each change raises the
+/// [`version`](Self::version), by which servers know whether they are up to date.
 ///
 /// After [`Refusal::Lost`] memory and metadata may differ. Then [`lost`](Self::lost) returns the
 /// reason, and the coordinator must drop the catalog and open it again in a new term. A coordinator
@@ -345,7 +345,7 @@ impl<M: Metadata> Catalog<M> {
         self.tables.get(name).map(|parts| self.record(name, parts))
     }
 
-    /// All tables, in the order of their names.
+    /// Returns all tables, in the order of their names.
     pub fn tables(&self) -> impl Iterator<Item = TableRecord> {
         self.tables.iter().map(|(name, parts)| self.record(name, parts))
     }
@@ -355,8 +355,8 @@ impl<M: Metadata> Catalog<M> {
         self.tables.len()
     }
 
-    /// All servers in the order of their ids, including dead ones whose tablets are not recovered
-    /// yet.
+    /// Returns all servers in the order of their ids, including dead ones whose tablets are not
+    /// recovered yet.
     pub fn servers(&self) -> impl Iterator<Item = (u32, &ServerEntry)> {
         self.servers.iter().map(|(&id, entry)| (id, entry))
     }
@@ -371,7 +371,7 @@ impl<M: Metadata> Catalog<M> {
         self.next_server
     }
 
-    /// All tablets, in the order of their tables' names.
+    /// Returns all tablets, in the order of their tables' names.
     pub(super) fn all_tablets(&self) -> impl Iterator<Item = OwnedTablet> {
         self.tables.values().flat_map(TableEntry::tablets)
     }
@@ -415,10 +415,11 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Creates a table, or finds it if there is a table of that name. `tablets` is the number of
-    /// its tablets; zero means one for each candidate. Each tablet goes to the candidate that has
-    /// the fewest tablets. Candidates that are being drained are used only if there are no others.
-    /// A server whose log is only on its own disk can serve only whole tables, and is used only if
-    /// no candidate replicates its log.
+    /// its tablets, and is lowered to [`MAX_TABLETS`]; zero means one for each candidate that is
+    /// used, but at most 16. Each tablet goes to the candidate that has the fewest tablets.
+    /// Candidates that are being drained are used only if there are no others. A server whose log
+    /// is only on its own disk can serve only whole tables, and is used only if no candidate
+    /// replicates its log.
     ///
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the

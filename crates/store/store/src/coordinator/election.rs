@@ -7,7 +7,7 @@
 //! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that
 //! still finds its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by
 //! its own clock. Followers ping the leader every [`PING`], and one of them takes over when the
-//! leader has been silent for [`SILENCE`].
+//! leader has been silent for [`SILENCE`], or for longer if leaders have changed often.
 
 use super::members::{DRIFT, LEASE};
 use sprat_net::Nanos;
@@ -17,14 +17,16 @@ use std::time::Duration;
 /// Interval at which the leader reads the register to confirm that it still leads.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How long a leader may act as leader after it sent a read that confirmed its term. This is longer
-/// than an election within etcd or a restart of etcd takes.
+/// How long a leader may act as leader after it sent a read or claim that confirmed its term; by
+/// its own clock one part in [`DRIFT`] less. This is longer than an election within etcd or a
+/// restart of etcd takes.
 pub const LEADER_LEASE: Duration = Duration::from_secs(3);
 
 /// Interval at which followers ping the leader.
 pub const PING: Duration = Duration::from_millis(25);
 
-/// How long the leader may be silent before a follower takes over.
+/// How long the leader may be silent before a follower takes over, unless leaders have changed
+/// often.
 pub const SILENCE: Duration = Duration::from_millis(100);
 
 /// How long a new leader may answer pings with "not leading" while it reads the metadata.

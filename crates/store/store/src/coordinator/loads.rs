@@ -64,7 +64,7 @@ impl<M: Metadata> Catalog<M> {
                 let Figures { bytes, requests, second_half } =
                     reported.copied().unwrap_or_default();
                 let parts = self.tablet_count_of(tablet.table);
-                // A table that was created with one tablet keeps one tablet.
+                // Balancing does not divide a table that has one tablet.
                 let divides = (2..MAX_TABLETS / 2).contains(&parts)
                     && self.tablet_count() < MAX_ALL_TABLETS / 2;
                 TabletLoad { tablet, bytes, requests, second_half, divides }

@@ -4,7 +4,8 @@
 //! A server whose log is kept by other servers holds a lease: it may serve its tables for [`LEASE`]
 //! from when it sent its poll, by its own clock. The coordinator declares the server dead when
 //! [`LEASE`] has passed since the coordinator replied, by the coordinator's clock. The clocks may
-//! run apart by [`DRIFT`].
+//! run apart by [`DRIFT`]. So the server ends its lease one part in [`DRIFT`] earlier, and the
+//! coordinator waits one part longer.
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
@@ -26,8 +27,8 @@ pub const RENEWAL: Duration = Duration::from_millis(50);
 /// Clocks run apart by at most one part in this number. Leases are safe only as long as that holds.
 pub const DRIFT: u32 = 1000;
 
-/// How long a server may take for its first poll after it enlisted, or after the coordinator
-/// started.
+/// How long a server may take for its first poll after it enlisted, or after the coordinator began
+/// to lead.
 pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a server may be silent before it is given no more tablets.
@@ -44,15 +45,16 @@ const GATHERING: Duration = Duration::from_millis(200);
 /// Bits of a task's id below those of the leader's incarnation.
 const TASK_BITS: u32 = 24;
 
-/// How long a server must have been present before balancing moves tablets to it.
+/// How long a server must have been in contact with the coordinator before balancing moves tablets
+/// to it or from it.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Interval at which the next move is looked for: [`Membership::poll`] runs at each request, and
-/// the search visits all tablets.
+/// The shortest time between two searches for the next move. [`Membership::poll`] runs at each
+/// request, and a search visits all tablets, so it must not search each time.
 const MOVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time from one balancing move to the next. Within this time the servers report loads that include
-/// the effect of the first move.
+/// The shortest time from a move for memory or requests to the next balancing move. Within this
+/// time the servers report loads that include the effect of the first move.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Delay before the next move after one has failed.
@@ -72,7 +74,8 @@ struct Contact {
     at: Nanos,
     /// Version of the assignments that the server serves.
     applied: u64,
-    /// The time at which the server is declared dead, unless it polls before.
+    /// The time at which the server is declared dead, unless it polls before. For a server that may
+    /// hold a lease from the previous leader, the time may be later: see [`Membership::gone_at`].
     gone_at: Nanos,
 }
 
@@ -94,7 +97,7 @@ struct Task {
 pub(super) struct Membership {
     contacts: BTreeMap<u32, Contact>,
     tasks: Vec<Task>,
-    /// Number of tasks so far.
+    /// Number of tasks that this coordinator has made since it began to lead.
     ordered: u64,
     /// Tablets that a server got in a version of the catalog that it has not applied yet.
     moved: Vec<(Tablet, u32, u64)>,
@@ -145,8 +148,9 @@ impl Membership {
         );
     }
 
-    /// Records a poll of a server that serves version `applied`. Returns false if the server has
-    /// not enlisted with this coordinator, or was declared dead.
+    /// Records a poll of a server that serves version `applied`. Returns false if the catalog lacks
+    /// the server or has declared it dead. Returns false also for a server without replicas that
+    /// has not enlisted since this coordinator began to lead.
     pub(super) fn polled<M: Metadata>(
         &mut self,
         now: Nanos,
@@ -184,7 +188,8 @@ impl Membership {
 
     /// Returns whether a server is known to serve a tablet that the catalog assigns to it. This is
     /// false if the server is dead, has applied no version yet, or has not applied the version in
-    /// which it got the tablet. A server whose log has no replicas always counts as serving.
+    /// which it got the tablet. A server whose log has no replicas always counts as serving, and so
+    /// does a server that the catalog lacks.
     pub(super) fn serves<M: Metadata>(
         &self,
         server: u32,
@@ -207,7 +212,8 @@ impl Membership {
         }
     }
 
-    /// Returns the time since the last poll of a server.
+    /// Returns the time since a server last polled or enlisted; `None` if it did neither since this
+    /// coordinator began to lead.
     pub(super) fn silence(&self, now: Nanos, server: u32) -> Option<Duration> {
         self.contacts.get(&server).map(|contact| now.since(contact.at))
     }
@@ -388,7 +394,7 @@ impl Membership {
 
     /// Distributes those tablets of a dead server that no recovery task covers yet among
     /// `candidates`, as recovery tasks. If there are fewer tablets than candidates, each tablet is
-    /// divided, so that all candidates take part.
+    /// divided, so that all candidates take part, as far as the limits on tablets allow.
     fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
         let tasks = || self.tasks.iter().filter(|task| task.gone == gone);
         // At most one task for each pair of a dead server and a candidate.
@@ -466,8 +472,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Returns the dead servers whose tablets could not be recovered, and why the last attempt
-    /// failed.
+    /// Returns the dead server, and the reason of the newest failure, for each recovery task of
+    /// which an attempt has failed and none has succeeded.
     pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
     }

@@ -14,7 +14,8 @@ use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 /// move as the source and in at most one as the target.
 pub(super) const MAX_MOVES: usize = 64;
 
-/// The bit that is set in the id of a move, and clear in the id of a recovery task.
+/// The bit that is set in the id of a move. In the id of a recovery task it is the highest bit of
+/// the coordinator's incarnation.
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {
@@ -33,9 +34,9 @@ impl<M: Metadata> Catalog<M> {
     ///
     /// # Errors
     /// [`Refusal::Limit`] when no server has the whole tablet, either server is dead, missing or
-    /// has a log without replicas, `to` has the tablet already, another move involves `from` as its
-    /// source or `to` as its target, or a limit on moves or tablets is reached; other [`Refusal`]s
-    /// when the metadata cannot be changed.
+    /// has a log without replicas, `to` has the tablet already, another move has the tablet's owner
+    /// as its source or `to` as its target, or a limit on moves or tablets is reached; other
+    /// [`Refusal`]s when the metadata cannot be changed.
     pub fn begin_move(&mut self, tablet: Tablet, to: u32) -> Result<u64, Refusal> {
         let owner = self.all_tablets().find(|owned| {
             owned.tablet.table == tablet.table

@@ -50,8 +50,8 @@ impl LeaderLease {
 pub(super) struct LeaderUpdate<M> {
     /// Set if the service leads now.
     pub(super) term: Option<LeaderTerm<M>>,
-    /// Set if another coordinator leads: its term and locator, or zero and "" if they are not
-    /// known.
+    /// Set if the service does not lead: the leader's term and locator, or zero and "" if they are
+    /// not known.
     pub(super) leader: Option<(u64, String)>,
 }
 
@@ -166,8 +166,8 @@ impl<M: Metadata> ElectionBridge<M> {
 
     /// Notifies the coordinator of the election's state as of `now`. If the coordinator begins to
     /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from the
-    /// term. Returns whether there was a change. After a change, ring the bell of the coordinator's
-    /// node.
+    /// term. Returns whether to ring the bell of the coordinator's node, because the mailbox has an
+    /// update or the lease has become valid again.
     pub fn publish(
         &mut self,
         now: Nanos,

@@ -1,5 +1,5 @@
-//! The coordinator as a service: it answers requests at once, or when the servers concerned have
-//! applied a change.
+//! The coordinator as a service. It answers a poll when there are newer assignments, a change when
+//! the servers concerned have applied the change, and other requests at once.
 
 use super::REMEDY;
 use super::catalog::{Catalog, Refusal};
@@ -44,7 +44,7 @@ pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// while it has fewer than could still be added.
 pub const MAX_WAITING: usize = 4096;
 
-/// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached.
+/// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached, or no buffer is left.
 const BUSY_MICROS: u32 = 10_000;
 
 /// Retry delay, in microseconds, in replies while the metadata cannot be changed.
@@ -172,13 +172,14 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// Returns the dead servers whose tablets could not be recovered yet, and why the last attempt
-    /// failed.
+    /// Returns the dead server, and the reason of the newest failure, for each recovery task of
+    /// which an attempt has failed and none has succeeded.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }
 
-    /// Makes a reply with a body that `fill` writes.
+    /// Makes a reply with a body that `fill` writes. If the session has used up its share of
+    /// buffers, asks it to retry.
     fn reply(
         &mut self,
         status: Status,
@@ -229,7 +230,8 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Replies to a change once `servers` have applied the catalog's present version.
+    /// Replies to a change once `servers` have applied the catalog's present version, or after
+    /// [`APPLY_TIMEOUT`]. If the session has too many pending changes, asks it to retry.
     fn await_applied(
         &mut self,
         now: Nanos,
@@ -282,9 +284,10 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Refuses a server that is of another cluster, or that has seen a later version than these
-    /// metadata have. Such metadata began empty, or were restored from an older copy, so their
-    /// tables may differ from the tables of the server's objects.
+    /// Refuses a server that is of another cluster. If this is the only coordinator, refuses also a
+    /// server that has seen a later version than these metadata have. Such metadata began empty, or
+    /// were restored from an older copy, so their tables may differ from the tables of the server's
+    /// objects.
     fn refuse_foreign(
         &mut self,
         now: Nanos,

@@ -25,7 +25,7 @@ pub const MAX_PINS: usize = 4096;
 
 /// The bodies that responses in flight use.
 pub(super) struct HeldBodies {
-    /// Pinned values, each with the session that it is charged to.
+    /// Pinned values, each with the session that it is charged to; `None` at a free index.
     pins: Vec<Option<(Pin, u32)>>,
     free: Vec<u32>,
     shares: Shares,

@@ -26,7 +26,7 @@ impl<D: Disk> Durable<D> {
         matches!(self, Self::Nothing)
     }
 
-    /// Records that a write has arrived and waits.
+    /// Records that a reply waits for a commit.
     #[inline]
     pub(super) fn arrived(&mut self) {
         if let Self::Disk(_, pace) = self {
@@ -34,8 +34,9 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Returns whether the head's replicas can take an entry of `len` bytes. Many small commits,
-    /// each padded to blocks, can fill a frame before the log has filled the segment.
+    /// Returns whether the head's frame on disk, or each of the head's replicas, has room for an
+    /// entry of `len` bytes. Many small commits, each padded to blocks, can fill a frame before the
+    /// log has filled the segment.
     #[inline]
     pub(super) fn has_room(&self, log: &Log, len: usize) -> bool {
         match self {
@@ -48,8 +49,9 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Submits bytes that are new in the log to the disk, and marks in the log what the disk has
-    /// completed. Returns whether anything became durable.
+    /// With a disk, submits the log's new bytes to the disk, marks in the log what the disk has
+    /// completed, and returns whether anything became durable. With backups, only updates the
+    /// outlook, and returns false.
     ///
     /// # Errors
     /// Says why nothing more will become durable.
@@ -68,7 +70,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Sends backups the bytes of the log that they do not have yet.
+    /// Makes the calls to backups that are due: see [`Replicator::call`].
     #[inline]
     pub(super) fn call(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         if let Self::Servers(replicator) = self {
@@ -92,7 +94,7 @@ impl<D: Disk> Durable<D> {
         backup.poll_fd()
     }
 
-    /// Describes the disk and its limit, for a reply that the disk is full.
+    /// Describes the disk and its limit, for a reply that the disk is full; empty without a disk.
     pub(super) fn full_disk(&self) -> String {
         match self {
             Self::Disk(backup, _) => {
@@ -133,8 +135,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Makes the rest of the log durable and closes the log cleanly, if it is on this node's disk.
-    /// Blocks.
+    /// If the log is on this node's disk: makes the rest of the log durable, as far as the disk has
+    /// room, and closes the log cleanly. Blocks.
     pub(super) fn close(self, now: Nanos, log: &mut Log) -> Result<(), Failed> {
         let Self::Disk(mut backup, _) = self else { return Ok(()) };
         match hand_over(&mut backup, log) {
@@ -177,7 +179,7 @@ fn commit<D: Disk>(
     Ok(progressed)
 }
 
-/// Appends to the backup everything pending that it takes.
+/// Appends the log's pending bytes to the backup, up to the first bytes that the backup refuses.
 fn hand_over<D: Disk>(backup: &mut Backup<D>, log: &mut Log) -> Result<(), AppendError> {
     while let Some(pending) = log.next_pending() {
         let (segment, up_to, sealed) =

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-/// The largest number of commands that may wait at once.
+/// The largest number of commands that may wait at once. [`Outbox::send`] refuses further ones.
 const MAX_COMMANDS: usize = 64;
 
 /// An assignment of the coordinator to a server.
@@ -18,9 +18,10 @@ const MAX_COMMANDS: usize = 64;
 pub struct MasterAssignment {
     /// Version of the coordinator's tablet map.
     pub version: u64,
-    /// The tablets that the server serves. Objects of all other tablets are dropped.
+    /// The tablets that the server serves. The server drops the objects of all tablets that are
+    /// neither in this list nor in `orders` or `arriving`.
     pub tablets: Vec<Tablet>,
-    /// The servers that keep replicas.
+    /// The servers that can keep replicas, this one included.
     pub members: Vec<BackupServer>,
     /// Ids of the masters whose replicas are needed, all below `next_server`.
     pub masters: Vec<u32>,
@@ -28,7 +29,7 @@ pub struct MasterAssignment {
     pub next_server: u32,
     /// Recoveries that this server is to perform.
     pub orders: Vec<RecoveryOrder>,
-    /// The names of the tables, by id.
+    /// The names, by id, of the tables of which the server has tablets.
     pub names: Vec<(u32, String)>,
     /// Tablets that move from this server to others.
     pub leaving: Vec<MoveOrder>,
@@ -145,7 +146,7 @@ impl Outbox {
         lock(&self.shared.loads).take()
     }
 
-    /// Takes a result that was not yet reported to the coordinator.
+    /// Takes the oldest result that the control thread has not taken yet.
     #[must_use]
     pub fn take_recovery_result(&self) -> Option<RecoveryResult> {
         lock(&self.shared.recovery_results).pop_front()

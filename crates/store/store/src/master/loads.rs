@@ -13,7 +13,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Smoothing: the newest period contributes one part in this number to a reported rate.
 const MEMORY: u64 = 8;
 
-/// Requests to a tablet, counted separately for each half of its range.
+/// Requests to a tablet, counted separately for each half of its range. All requests to a tablet
+/// that is a whole table count in the first half, because balancing divides no such tablet.
 #[derive(Clone, Copy)]
 pub(super) struct RequestCounts {
     /// First position of the second half.
@@ -47,8 +48,8 @@ impl Loads {
         self.since + PERIOD
     }
 
-    /// Returns the load of each of `tablets`, which are ascending; at most [`MAX_LOADS`] loads.
-    /// `requests` has the requests to each tablet since the last call, and is reset.
+    /// Returns the loads of the first [`MAX_LOADS`] of `tablets`, which are ascending. `requests`
+    /// has the requests to each tablet since the last call, and is reset.
     pub(super) fn report(
         &mut self,
         now: Nanos,

@@ -44,7 +44,7 @@ use timing::{Mark, Timing};
 use waiting::Waiting;
 use watchers::Watchers;
 
-/// Cleaner slices that one piece of idle work runs.
+/// The largest number of cleaner slices that one call of [`Service::work_idle`] runs.
 const IDLE_SLICES: usize = 4;
 
 /// The tablets that the coordinator has assigned to this server.
@@ -61,9 +61,9 @@ struct ServedTablets {
 }
 
 impl ServedTablets {
-    /// Returns the index of the tablet that covers the request's position, and that position.
-    /// `position` is called, with the table's first tablet on this server, only when the server has
-    /// more than one tablet of the table. Otherwise the position is zero.
+    /// Returns the index of the tablet that covers the request's position, and that position. If
+    /// the table's first tablet on this server is the whole table, the position is zero. Otherwise
+    /// `position` computes it, given that first tablet.
     #[inline]
     fn find(
         tablets: &[Tablet],
@@ -107,10 +107,10 @@ const PREFETCH_DISTANCE: usize = 4;
 /// [`Command`]s through the [`Outbox`] that belongs to the master's [`Inbox`]. Until the first
 /// [`Command::Assign`] the master asks clients to retry.
 ///
-/// A reply leaves when everything that it reveals is durable. Until then it waits in a bounded
-/// queue, and each session has a share of that queue. A server with a lease stops answering when
-/// the lease ends. When nothing can become durable any more, the master refuses writes
-/// ([`stopped`](Self::stopped)), but still answers reads of what is durable.
+/// A reply to a read, a scan or a change leaves when everything that it reveals is durable. Until
+/// then it waits in a bounded queue, and each session has a share of that queue. After its lease
+/// ends, a master asks clients to retry. When nothing can become durable any more, the master
+/// refuses writes ([`stopped`](Self::stopped)), but still answers reads of what is durable.
 pub struct Master<D: Disk> {
     log: Log,
     durable: Durable<D>,
@@ -141,7 +141,7 @@ pub struct Master<D: Disk> {
     /// When the node's clock began. `None`: leases are compared with the `now` that the loop
     /// passes.
     clock: Option<Instant>,
-    /// How often the coordinator declared this process dead before.
+    /// How often the coordinator had declared this process dead before this master was created.
     deaths: u64,
 }
 
@@ -208,9 +208,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Counts an event (instructions, cycles) for each request with `count`, in place of time.
-    /// `count` counts on the calling thread, which must be the node's thread. The counters are then
-    /// means in thousandths of an event (`request_events_milli`), without the events of the
-    /// counting itself.
+    /// `count` counts on the calling thread, which must be the node's thread. The counters of
+    /// requests are then means in thousandths of an event (`request_events_milli`), without the
+    /// events of the counting itself. Takes 20 ms to calibrate the clock.
     #[must_use]
     pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
@@ -246,8 +246,8 @@ impl<D: Disk> Master<D> {
         self.stopped.as_deref()
     }
 
-    /// Makes the rest of the log durable and closes the log cleanly, if it is on this node's disk.
-    /// Blocks.
+    /// If the log is on this node's disk: makes the rest of the log durable, as far as the disk has
+    /// room, and closes the log cleanly. Bytes without room were never acknowledged. Blocks.
     ///
     /// # Errors
     /// [`Failed`] when a request to the disk fails or has failed before. The next start then finds
@@ -265,8 +265,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Returns whether this server may still answer requests for its tables: after its lease ends,
-    /// another server may answer them. Reads the clock again, since `now` was taken before the
-    /// request arrived and the thread may have been descheduled since.
+    /// another server may answer them. Reads the clock again, if the master has one
+    /// ([`clocked`](Self::clocked)), since `now` was taken before the request arrived and the
+    /// thread may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
@@ -285,12 +286,13 @@ impl<D: Disk> Master<D> {
         self.replicator().is_some_and(|replicator| replicator.outlook() == Outlook::Bleak)
     }
 
-    /// Seals the head when its replicas have no room for an entry of `len` bytes. If `removes`, the
-    /// entry frees space, so it may use the segments that are reserved for that on a full disk.
+    /// Seals the head and opens another when the head's frame on disk, or one of its replicas, has
+    /// no room for an entry of `len` bytes. If `removes`, the new head may be a segment that is
+    /// reserved for removals on a full disk.
     ///
     /// # Errors
-    /// When no new head can be opened before the disk or the backups have made room: [`Full::Disk`]
-    /// if the disk is full, [`Full::Replication`] otherwise.
+    /// When no new head can be opened now: [`Full::Disk`] if the disk is full,
+    /// [`Full::Replication`] otherwise.
     #[inline]
     fn seal_if_short(&mut self, len: usize, removes: bool) -> Result<(), Full> {
         if self.durable.has_room(&self.log, len) {
@@ -303,7 +305,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Stops accepting writes, and fails the writes that wait to be acknowledged.
+    /// Stops accepting writes. From now on [`take_ready`](Service::take_ready) fails all replies
+    /// that wait for something to become durable.
     fn stop_writes(&mut self, reason: String) {
         tracing::error!("no longer accepts writes: {reason}");
         self.stopped = Some(reason);

@@ -21,13 +21,15 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
-/// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole.
+/// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole,
+/// and with it all objects whose keys have the same hash.
 const SCAN_BYTES: usize = 64 << 10;
 
-/// Limit on the objects in a scan's reply.
+/// Number of objects at which a scan's reply ends. Only objects whose keys have the same hash as
+/// the last one can exceed it.
 const SCAN_OBJECTS: usize = 256;
 
-/// Log bytes of the completion of an operation that changed nothing.
+/// Limit on the log bytes of the completion of an operation that changed nothing.
 const MAX_ALONE: usize = HEADER_BYTES + COMPLETION_KEY_BYTES + MAX_COMPLETION;
 
 /// A change that a client requests.
@@ -54,12 +56,12 @@ fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<MasterBody> {
     Reply::new(&head[..RESPONSE_BYTES + body.len()], Repeat::Retain)
 }
 
-/// Retry delay, in microseconds, for requests that arrive too early or while too many are under
-/// way.
+/// Retry delay, in microseconds, in all cases for which [`SHARE_MICROS`] and [`FEW_MICROS`] are not
+/// meant: for example before the first assignment, without a lease, or while too many replies wait.
 pub(super) const BUSY_MICROS: u32 = 500;
 
-/// Retry delay, in microseconds, for sessions that have used up their share of replies: they must
-/// acknowledge some replies first.
+/// Retry delay, in microseconds, for reads of a session that has used up its share of pinned
+/// values: the session must acknowledge some replies first.
 const SHARE_MICROS: u32 = 5_000;
 
 /// Retry delay, in microseconds, for changes while too few backups take replicas.
@@ -256,7 +258,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Returns the reply to an operation that was executed before, or that is superseded: a later
-    /// operation of the same request slot proves that the client no longer waits for it.
+    /// operation of the same request slot proves that the client no longer waits for it. Asks the
+    /// client to retry if the log can keep no completions of another client. Returns `None` if the
+    /// operation is to be executed.
     fn completed_before(
         &mut self,
         id: RequestId,
@@ -315,7 +319,8 @@ impl<D: Disk> Master<D> {
 
     /// Replies that nothing was changed, because of the object that was found or missing. If the
     /// operation was sent before, its completion is written to the log: an earlier copy may still
-    /// be in flight and must not be executed when it arrives.
+    /// be in flight and must not be executed when it arrives. If the log is full, the client must
+    /// retry.
     fn refuse(
         &mut self,
         change: &Change<'_>,
@@ -339,8 +344,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Writes an object and returns its version. A number's bytes are also the result in the
-    /// completion, since an increment replies with them.
+    /// Writes an object and returns its version; the error is the reply. A number's bytes are also
+    /// the result in the completion, since an increment replies with them.
     fn put(
         &mut self,
         change: &Change<'_>,
@@ -359,7 +364,8 @@ impl<D: Disk> Master<D> {
         Ok(written.version)
     }
 
-    /// Records a change of an object, for the server that its tablet is moving to.
+    /// Records a change of an object or of a completion, for the server to which the object's
+    /// tablet is moving, if it is moving.
     #[inline]
     fn note_change(&mut self, change: &Change<'_>, key: &[u8]) {
         if !self.migration_sources.is_empty() {
@@ -452,7 +458,7 @@ impl<D: Disk> Master<D> {
         Outcome::Reply(body.map_or(reply, |body| reply.with_body(MasterBody::Made(body))))
     }
 
-    /// Replies to a change once it is durable.
+    /// Replies once everything that is in the log now is durable.
     fn acknowledge(&mut self, id: RequestId, reply: Reply<MasterBody>) -> Outcome<MasterBody> {
         let position = self.log.position();
         self.wait_for(position, id, reply)

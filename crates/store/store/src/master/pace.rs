@@ -3,9 +3,11 @@
 //! If a commit began with the first write to arrive, the other writes of that moment would wait for
 //! the next commit, so each would wait for almost two. The more writes share a commit, the less it
 //! costs each of them. So after a commit the next one is held back for the clients that have just
-//! been answered, whose next writes are probably on their way. It is held back until the number of
-//! writes that have arrived equals the number that were under way, or until half the time of a
-//! commit has passed, at most 50 us. A single writer is never held back.
+//! been answered, whose next writes are probably on their way. Say that N writes were in the commit
+//! that has ended or waited when it ended. The next commit is held back until N writes wait, or
+//! until half the average duration of a commit has passed, at most 50 us. While only one client
+//! writes, one write at a time, no commit is held back. Reads of objects that are not durable yet
+//! count as writes here.
 
 use sprat_net::Nanos;
 use std::time::Duration;
@@ -23,7 +25,7 @@ pub(super) struct Pace {
     arrived: usize,
     /// Writes in the commit under way, and when it began.
     under_way: Option<(usize, Nanos)>,
-    /// Writes that were under way when the last commit ended.
+    /// When the last commit ended: the writes in it, and those that waited for the next commit.
     expected: usize,
     /// When to stop waiting for the expected writes.
     hold_until: Nanos,
@@ -59,7 +61,7 @@ impl Pace {
         self.hold_until = now + (self.takes / 2).min(HOLD_MOST);
     }
 
-    /// Returns the time at which a held commit begins at the latest.
+    /// Returns the time at which a held commit begins at the latest; `None` if none is held.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.holding.then_some(self.hold_until)
     }

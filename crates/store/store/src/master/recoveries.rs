@@ -21,12 +21,13 @@ struct Task {
     order: RecoveryOrder,
     /// `None` between two attempts.
     recovery: Option<Recovery>,
-    /// First segment of this log that holds recovered entries; zero before the recovery has begun.
+    /// First segment of this log that may hold recovered entries; zero before the first attempt,
+    /// and after an attempt that failed and had written entries.
     since: u64,
     /// When the attempt under way began.
     begun: Nanos,
     retry_at: Nanos,
-    /// Why the last attempt failed.
+    /// Why the newest of the failed attempts failed; `None` if none has failed.
     failure: Option<RecoveryFailure>,
     /// Whether the recovery's success was reported to the coordinator.
     reported: bool,
@@ -54,7 +55,7 @@ impl Task {
     }
 }
 
-/// All recoveries that are under way.
+/// All recoveries that the coordinator orders now. They wait, are under way, or have succeeded.
 #[derive(Default)]
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
@@ -62,8 +63,8 @@ pub(super) struct Recoveries {
     /// The segment that was the head when tablets were last dropped. Entries of a recovered tablet
     /// must lie in later segments.
     dropped_in: u64,
-    /// Completions that failed attempts have written. They are forgotten before any recovery or
-    /// move continues.
+    /// Completions that failed attempts and aborted recoveries have written. The log forgets them
+    /// before any recovery or move continues.
     forget: Vec<WrittenCompletion>,
     /// Sessions of attempts that are over, still to be closed.
     abandoned_sessions: Vec<SessionId>,
@@ -76,7 +77,7 @@ pub(super) struct Totals {
     pub(super) recoveries: u64,
     pub(super) objects: u64,
     pub(super) bytes: u64,
-    /// Microseconds from the coordinator's order until the last object was durable.
+    /// Microseconds from the start of each recovery's successful attempt until this attempt ended.
     pub(super) micros: u64,
     /// CPU time that this thread spent on checking and replaying, failed attempts included.
     pub(super) cpu: Duration,
@@ -132,7 +133,8 @@ impl Recoveries {
         ended
     }
 
-    /// Returns whether the completions of failed attempts are forgotten.
+    /// Returns whether the log has forgotten the completions of failed attempts and of aborted
+    /// recoveries.
     pub(super) fn has_forgotten(&self) -> bool {
         self.forget.is_empty()
     }
@@ -142,7 +144,7 @@ impl Recoveries {
         self.dropped_in = segment;
     }
 
-    /// Totals of the recoveries that have succeeded.
+    /// Returns the totals of the recoveries that have succeeded.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }

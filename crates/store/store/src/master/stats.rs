@@ -3,7 +3,7 @@
 use super::Master;
 use sprat_disk::Disk;
 
-/// Requests by kind, since the start.
+/// Requests by kind and by result, since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) reads: u64,
@@ -19,7 +19,8 @@ pub(super) struct Counts {
 }
 
 impl<D: Disk> Master<D> {
-    /// Returns every counter by name; names that end in `_total` only grow.
+    /// Returns every counter by name; counters whose names end in `_total` only grow. If requests
+    /// are timed, their times are counted afresh after this call.
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;

@@ -34,11 +34,11 @@ const EVENTS: [(&str, u64); 4] = [
     ("request_answer_events_milli", 1),
 ];
 
-/// The measurements of `--timed` and `--counted`.
+/// The measurements that `Master::timed` or `Master::counted` begins.
 #[derive(Debug)]
 pub(super) struct Timing {
     requests: RecentSamples,
-    /// Requests timed, both whole and in stages.
+    /// Frames with requests that were timed since the start, both whole and in stages.
     seen: u64,
     /// Whether the frame at hand brought a request: the last frame of a long request counts, a
     /// grant for a long reply does not.

@@ -3,15 +3,16 @@
 //! A reply reveals a state, so it may leave only when that state would survive a crash. Every reply
 //! that depends on something not yet durable waits here until the log is durable up to the position
 //! that the log had when the reply was made. This holds for replies to writes, and for replies to
-//! reads of what was just written. Positions only grow, so the queue is always sorted by position.
+//! reads of what was just written. A reply that an object was not found waits only for the last
+//! removal. [`Waiting::push`] keeps the queue sorted by position.
 
 use super::body::MasterBody;
 use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Waiting replies that sessions share, in addition to one for each session. Beyond that number the
-/// master asks clients to retry until the disk has caught up.
+/// Waiting replies that sessions share, in addition to one for each session. When a session has
+/// used up its share, the master asks it to retry until the disk or the backups have caught up.
 pub const MAX_WAITING: usize = 65_536;
 
 /// A reply and the log position that it waits for.
@@ -62,7 +63,8 @@ impl Waiting {
         self.abandon()
     }
 
-    /// Takes the next reply regardless of its position, when nothing will become durable any more.
+    /// Takes the next reply regardless of its position. [`pop`](Self::pop) calls it for a reply
+    /// that may leave, and the master for replies that must fail.
     pub(super) fn abandon(&mut self) -> Option<Waiter> {
         let waiter = self.queue.pop_front()?;
         self.shares.give(waiter.id.session());

@@ -1,5 +1,5 @@
-//! Requests for a master's counters. They wait for the end of the node's loop iteration, when the
-//! node reports the network's counters: the master itself knows nothing of networks.
+//! Requests for a master's counters. They wait until the node reports the network's counters, later
+//! in the same loop iteration: the master itself knows nothing of networks.
 
 use super::body::{HeldBodies, MasterBody};
 use crate::answers::answer;
@@ -40,8 +40,9 @@ impl Watchers {
         !(self.requests.is_empty() && self.commands.is_empty())
     }
 
-    /// Replies to all requests. `version` is the version of the tablet map that the master serves;
-    /// `retry` is the delay, in microseconds, for requests for which no buffer is left.
+    /// Sends the figures to all readers in this process, and makes the replies to all requests.
+    /// `version` is the version of the tablet map that the master serves; `retry` is the delay, in
+    /// microseconds, for requests for which no buffer is left.
     pub(super) fn answer_all(
         &mut self,
         figures: &[Figure],
@@ -67,7 +68,7 @@ impl Watchers {
         }
     }
 
-    /// Returns a reply that is ready to leave.
+    /// Takes a reply that is ready to leave.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(RequestId, Outcome<MasterBody>)> {
         self.answers.pop()

@@ -14,7 +14,7 @@ use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Entries that one loop iteration adopts.
+/// The largest number of entries that one migration adopts in one loop iteration.
 const SLICE_ENTRIES: usize = 16;
 
 /// The target has the source freeze the tablet when at most this number of changes is left.
@@ -31,7 +31,7 @@ const BYTES_A_SECOND: u64 = 24 << 20;
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Delay before an unanswered request is repeated.
+/// Delay before a request is repeated that could not be sent, or whose reply is missing or useless.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// The step of a migration.
@@ -45,7 +45,8 @@ enum Step {
     Raising,
     /// The log must become durable up to this position.
     Settling(u64),
-    /// Done or failed; `reported` says whether the coordinator has the result.
+    /// Done or failed; `failure` is empty after success. `reported` says whether the result was
+    /// passed on for the coordinator.
     Ended { reported: bool, failure: &'static str },
 }
 
@@ -56,7 +57,7 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// The next request: its stage, and the position from which it continues.
+    /// The next request: its stage, and the position after which it continues.
     stage: MoveStage,
     after: u64,
     batch: u64,
@@ -73,7 +74,8 @@ struct MigrationTarget {
     least_version: u64,
 }
 
-/// Totals of the migrations that have ended.
+/// Totals since the start: the migrations that succeeded, and the entries that were adopted, also
+/// by migrations that are under way or have failed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) moves: u64,
@@ -91,9 +93,10 @@ pub(crate) struct MigrationTargets {
 }
 
 impl MigrationTargets {
-    /// Begins the migrations in `orders` that are new, whose sources are among `members`, and ends
-    /// those that are no longer in `orders`. Returns the tablets of the ended ones: for each of
-    /// these tablets that is not served here now, the caller drops the entries that were adopted.
+    /// Begins the migrations in `orders` that are new, and ends those that are no longer in
+    /// `orders`. `members` has the sources' addresses. Returns the tablets of the ended ones: for
+    /// each of these tablets that is not served here now, the caller drops the entries that were
+    /// adopted.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
         let ended = self.targets.extract_if(.., |target| !orders.contains(&target.order));
         let ended = ended.map(|target| {
@@ -244,8 +247,8 @@ impl MigrationTarget {
                 true
             }
             Step::Raising => {
-                // Removals are not written to this log, so only a segment header can carry a
-                // version above that of the last removal.
+                // The removal of an object that this log does not have is not written to it, so
+                // only a segment header can carry a version above that of the last removal.
                 if !log.raise_version(self.least_version) && !log.roll_head() {
                     return false;
                 }
@@ -261,7 +264,8 @@ impl MigrationTarget {
         }
     }
 
-    /// Adopts the next received entries into the log; returns false if the log accepts none.
+    /// Adopts the next received entries into the log. Returns false if the log cannot take one of
+    /// them before backups have caught up. If memory or disk is full, ends the migration.
     fn adopt_slice(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         for _ in 0..SLICE_ENTRIES {
             let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
@@ -352,7 +356,8 @@ fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     true
 }
 
-/// Appends an entry to the log unless the log has it, or a newer one.
+/// Applies an entry to the log: appends an object or a completion unless the log has it, or a newer
+/// one; removes the object of a tombstone.
 fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
     let Entry { table, key, value, value_type, version, .. } = *entry;
     match (Completion::of(entry), entry.kind) {

@@ -13,11 +13,12 @@ use std::collections::BTreeSet;
 /// reaches this limit is sent whole.
 const BATCH_BYTES: usize = 8 << 10;
 
-/// Limit on the number of entries in one reply.
+/// Number of entries at which a reply ends. Only entries whose keys have the same hash can exceed
+/// it.
 const BATCH_ENTRIES: usize = 128;
 
-/// Limit on the changed keys of a tablet that wait to be sent. At the limit, clients that change
-/// the tablet must retry.
+/// While this number of changed keys of a tablet, or more, wait to be sent, clients that change the
+/// tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).
@@ -38,7 +39,8 @@ struct MigrationSource {
 
 /// The header fields of a reply with entries.
 pub(crate) struct CollectedBatch {
-    /// The position at which the scan continues, or the number of changes that are left.
+    /// The position after which the scan continues (zero at its end), or the number of changes that
+    /// are left.
     pub(crate) number: u64,
     pub(crate) more: bool,
 }

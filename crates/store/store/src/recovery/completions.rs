@@ -34,8 +34,9 @@ impl Completions {
         self.0.len()
     }
 
-    /// Holds a completion, unless a later completion of its slot is held. The completion is
-    /// identified by its table, key and sequence number.
+    /// Holds a completion, unless the same or a later completion of its slot is held. One that says
+    /// only that the operation was begun is replaced by any other of the same operation. The
+    /// completion is identified by its table, key and sequence number.
     pub(super) fn hold(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),

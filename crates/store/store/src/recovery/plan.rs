@@ -59,7 +59,8 @@ pub enum Lost {
     /// The log had a head, but no replica of a head was found.
     #[error("no replica of any head was found")]
     Everything,
-    /// The newest head that was found is sealed or below `min_open`: a newer one is missing.
+    /// The newest head that was found is sealed, below `min_open` or not in its own digest, so a
+    /// newer one is missing. Or no backup returned a valid header of this head.
     #[error("the newest head found, segment {0}, is not the last: a newer one is missing")]
     Head(u64),
     /// There is no whole replica of a segment that the newest head lists.
@@ -80,8 +81,9 @@ impl Inventory {
         }
     }
 
-    /// Returns the newest head and the backups with the longest replicas of it. Its first entry has
-    /// the digest for [`plan`](Self::plan).
+    /// Returns the newest head and the backups with the longest replicas of it; unsure replicas
+    /// count only if there are no others. Returns `None` if no head was found. The head's first
+    /// entry has the digest for [`plan`](Self::plan).
     #[must_use]
     pub fn newest_head(&self) -> Option<SegmentSource> {
         let heads = self.segments.iter().rev().filter(|(_, held)| held.iter().any(is_head));

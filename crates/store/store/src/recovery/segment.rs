@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Why the bytes that a backup sent are not the segment.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum BadReplica {
-    /// An entry is malformed, or its checksum is wrong.
+    /// An entry is malformed, its checksum is wrong, or a segment's header is not the first entry.
     #[error("no valid entry at byte {0}")]
     Entry(usize),
     /// The first entry is not the segment's header.

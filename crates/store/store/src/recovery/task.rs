@@ -25,7 +25,8 @@ use zerocopy::IntoBytes;
 /// The largest number of segments being read or replayed at once.
 const READ_AHEAD: usize = 4;
 
-/// Entries replayed in one iteration of the node's loop.
+/// The largest number of entries replayed, or of completions written, in one call of
+/// [`Recovery::work`].
 const SLICE_ENTRIES: usize = 1000;
 
 /// The number of entries by which a prefetch is ahead of the replay.
@@ -35,7 +36,7 @@ const AHEAD: usize = 16;
 /// entry that the line points to.
 const NEARER: usize = 8;
 
-/// How long a backup may take for a reply.
+/// Timeout of a request to a backup.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a recovery has failed. The server begins it again.
@@ -48,7 +49,7 @@ pub enum RecoveryFailure {
         master: u32,
         /// The part that is missing.
         lost: Lost,
-        /// The number of backups that did not answer the fence.
+        /// The number of backups that did not answer the fence, or refused it.
         silent: usize,
     },
     /// This server has no memory left for the tablets of the master.
@@ -67,7 +68,8 @@ pub struct RecoveryReport {
     pub entries: u64,
     /// Objects written into the log here.
     pub objects: u64,
-    /// Invalid replicas: backup, segment and fault of each. Other replicas were read instead.
+    /// Invalid replicas: backup, segment and fault of each. If the recovery succeeded, other
+    /// replicas were read instead.
     pub bad: Vec<(u32, u64, BadReplica)>,
     /// Heads of which the last second may be missing, because the backups with their replicas lost
     /// their memory.
@@ -125,7 +127,7 @@ pub struct Recovery {
     stage: Stage,
     /// Backups to which no fence was sent yet.
     unfenced: VecDeque<u32>,
-    /// The number of backups that did not answer the fence.
+    /// The number of backups that did not answer the fence, or refused it.
     silent: usize,
     inventory: Inventory,
     /// The newest head.
@@ -180,7 +182,7 @@ impl Recovery {
         }
     }
 
-    /// Returns the recovery's result; `None` while it goes on.
+    /// Returns the recovery's result; `None` until the recovery has ended.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<&RecoveryReport, &RecoveryFailure>> {
         matches!(self.stage, Stage::Ended)
@@ -243,7 +245,8 @@ impl Recovery {
         std::mem::take(&mut self.completed)
     }
 
-    /// Returns whether the recovery task has written anything into this server's log.
+    /// Returns whether the recovery has written objects into this server's log, or completions that
+    /// must be removed if it is given up.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.report.objects > 0 || !self.completed.is_empty()
@@ -364,7 +367,8 @@ impl Recovery {
         }
     }
 
-    /// Finds the newest head, once each backup has answered the fence or failed to answer.
+    /// Finds the newest head, once each backup has answered the fence or failed to answer. If the
+    /// master never began a log, the recovery needs no head, and ends.
     fn find_head(&mut self) {
         if !matches!(self.stage, Stage::Fencing) || !self.calls.is_empty() {
             return;
@@ -454,7 +458,8 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Returns whether an object or tombstone belongs to one of the tablets that are recovered.
+    /// Returns whether an object or tombstone in `segment` belongs to one of the tablets that are
+    /// recovered, and counts for that tablet.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };
@@ -475,8 +480,8 @@ impl Recovery {
         Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
-    /// Replays some entries of a segment that has arrived completely. Newer segments come first, so
-    /// that few objects are written more than once.
+    /// Replays some entries of a segment that has arrived completely. Of several such segments the
+    /// newest comes first, so that few objects are written more than once.
     fn replay(&mut self, log: &mut Log) -> bool {
         let Some(at) =
             self.loading.iter().position(|loading| loading.is_whole() && !loading.under_way)
@@ -558,8 +563,9 @@ fn prefetch(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loadi
     }
 }
 
-/// Writes an entry into `log`, unless the log has a later one. Returns whether an object was
-/// written.
+/// Writes an object into `log`, unless the log has it, or a later version or tombstone is known.
+/// For a tombstone, removes the object from `log` and remembers the tombstone. Returns whether an
+/// object was written.
 fn adopt(
     log: &mut Log,
     tombstones: &mut HashMap<(u32, Box<[u8]>), u64>,

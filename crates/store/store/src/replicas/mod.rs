@@ -90,8 +90,8 @@ const BUSY_MICROS: u32 = 1_000;
 /// the loop sleeps until [`next_deadline`](Service::next_deadline) or an event on
 /// [`poll_fd`](Service::poll_fd). It never blocks, except in [`open`](Self::open) and
 /// [`close`](Self::close). Its memory is bounded: staged writes by [`MAX_STAGED`], replicas that
-/// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]. A request beyond a limit is answered
-/// with a retry.
+/// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]. A request beyond a limit waits, is
+/// answered with a retry, or is refused.
 pub struct Replicas<D: Disk> {
     backup: Backup<D>,
     durability: Durability,
@@ -119,8 +119,9 @@ impl<D: Disk> Replicas<D> {
     /// for fences. Blocks while it reads the whole file once, for about a second per GB.
     ///
     /// # Errors
-    /// [`OpenError`] when the file is damaged, cut short, of a newer format, of another cluster or
-    /// server, has segments of another size, or cannot be read or written.
+    /// [`OpenError`] when the file's header is damaged; when the file is cut short, of a newer
+    /// format, of another cluster or server, or has segments of another size; or when it cannot be
+    /// read or written.
     ///
     /// # Panics
     /// When `options` are out of range.

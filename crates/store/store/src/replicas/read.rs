@@ -17,7 +17,8 @@ use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// The largest number of replicas in memory at a time, each of up to 9 MB.
+/// The largest number of replicas in memory at a time, each of up to 9 MB. Sorting one takes up to
+/// 8 MB more, and 24 B for each entry. While no replica can be evicted, further reads wait.
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
@@ -33,8 +34,8 @@ pub const MAX_ANSWERS: usize = 32;
 /// place.
 pub const HOLD: Duration = Duration::from_millis(200);
 
-/// The largest number of replies made in one iteration of the node's loop: each takes about a
-/// millisecond.
+/// The largest number of replies made, or of slices sorted, in one iteration of the node's loop:
+/// each takes about a millisecond.
 const REPLIES_PER_ITERATION: usize = 1;
 
 /// A read that waits.
@@ -55,7 +56,7 @@ struct Cached {
     /// The replica's entries, sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Whether the replica's last byte was requested.
+    /// Whether a reply with the replica's last byte was made. Replies to selections do not count.
     finished: bool,
 }
 
@@ -125,7 +126,8 @@ impl Reads {
         self.waiting.is_empty() && self.cached.is_empty()
     }
 
-    /// Returns the time at which a replica may be evicted for a read that waits for its place.
+    /// Returns the time at which a replica may be evicted for a read that waits for its place;
+    /// [`Nanos::NEVER`] if no read waits for one.
     pub(super) fn next_deadline(&self) -> Nanos {
         let ends = self
             .cached
@@ -144,8 +146,7 @@ impl Reads {
 
     /// Makes room for another replica in memory, and returns the contents that it evicts, if any.
     /// It evicts first a replica that was read to its end, otherwise the one that was not requested
-    /// for the longest time, if that time is longer than [`HOLD`]. Fails if there is no such
-    /// replica.
+    /// for the longest time, if that time is at least [`HOLD`]. Fails if there is no such replica.
     fn make_room(&mut self, now: Nanos) -> Result<Option<Contents>, ()> {
         if self.cached.len() < MAX_CACHED {
             return Ok(None);

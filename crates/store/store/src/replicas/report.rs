@@ -16,7 +16,7 @@ pub struct OpenReport {
     pub bytes: u64,
     /// Number of these replicas that are not sealed and may lack acknowledged bytes.
     pub unsure: u64,
-    /// Replicas whose bytes are not those that were written.
+    /// Replicas, and marks of freed frames, whose bytes are not those that were written.
     pub damaged: Vec<Damage>,
     /// Writes that a crash interrupted: ends that were cut off, and beginnings that were dropped.
     pub torn: Vec<Torn>,

@@ -30,7 +30,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Delay before the next search for a copy to begin, after a search found none.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Delay before the next attempt, after replicas of open segments were sent first.
+/// Delay before the next attempt when an open segment lacks a replica, or a piece could not be
+/// sent.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The largest number of segments tried in one search for a copy to begin.
@@ -70,7 +71,7 @@ struct Job {
 /// The segments to re-replicate, and the copies under way.
 #[derive(Default)]
 pub(super) struct ReReplicator {
-    /// Closed segments with fewer replicas than there should be.
+    /// Sealed segments with fewer replicas than there should be.
     short: BTreeSet<u64>,
     jobs: Vec<Job>,
     /// When the next piece may be sent.
@@ -203,7 +204,7 @@ impl Replicator {
         leaving && log.release_combined()
     }
 
-    /// Sends the next piece of a copy.
+    /// Sends the next piece of one copy, or its seal.
     fn send_copies(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         let Self { re_replicator, peers, calls, counts, master, .. } = self;
         let ReReplicator { jobs, send_at, .. } = re_replicator;

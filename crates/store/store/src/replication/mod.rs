@@ -32,7 +32,8 @@ use zerocopy::IntoBytes;
 /// The largest number of replicas of a segment.
 pub const MAX_COPIES: usize = 7;
 
-/// How long a backup may take for a write before it is replaced by another.
+/// Timeout of a request to a backup. A backup that has not answered a write by then is replaced by
+/// another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The largest number of replicas that wait to be freed. The master does not request to free
@@ -68,10 +69,10 @@ enum Purpose {
 /// [`set_backups`](Self::set_backups) passes the list of servers, which may change at any time.
 ///
 /// A byte of the log is reported durable once all replicas of its segment hold that byte. If a
-/// replica of an open head is given up, the head is closed, and the coordinator must
-/// [confirm](Self::confirm) the next head before anything more is durable. So recovery never takes
-/// the replica that was given up for the end of the log. [`min_open`](Self::min_open) returns the
-/// head to confirm.
+/// replica of an open head is given up, the head is sealed, and the coordinator must
+/// [confirm](Self::confirm) the next head before more bytes of heads are durable. So recovery never
+/// takes the replica that was given up for the end of the log. [`min_open`](Self::min_open) returns
+/// the head to confirm.
 pub struct Replicator {
     /// Server id of the master.
     master: u32,
@@ -100,13 +101,13 @@ pub struct Replicator {
 /// Counters of events since the start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Writes sent to backups.
+    /// Writes of open segments sent to backups, one for each replica.
     pub writes: u64,
-    /// Replicas of open segments that were given up and begun elsewhere.
+    /// Replicas of open segments that were given up, because a write failed or the server left.
     pub replaced: u64,
-    /// Replicas of sealed segments that were lost with their servers and re-replicated.
+    /// Replicas of sealed segments that were made to replace lost ones.
     pub re_replicated: u64,
-    /// Bytes sent to re-replicate.
+    /// Bytes sent to re-replicate, those of unfinished and failed copies included.
     pub re_replicated_bytes: u64,
 }
 
@@ -199,7 +200,8 @@ impl Replicator {
         self.counts
     }
 
-    /// Returns the number of segments with fewer replicas than they should have.
+    /// Returns the number of segments that have lost a replica and not replaced it yet. A head that
+    /// has lost one counts until it is sealed and the coordinator has confirmed the next head.
     #[must_use]
     pub fn under_replicated(&self) -> usize {
         let lacks_some =
@@ -236,7 +238,8 @@ impl Replicator {
         self.re_replicate(now, log, caller);
     }
 
-    /// Chooses backups for the replicas that open segments lack.
+    /// Gives up the replicas of open segments on servers that have left, and chooses backups for
+    /// the replicas that open segments lack. Seals a head that has lost a replica.
     fn place(&mut self, now: Nanos, log: &mut Log) {
         if self.open.get(&log.head_pending().0).is_some_and(|open| open.tainted) {
             // This is repeated until there is memory for another head.
@@ -513,7 +516,7 @@ impl Replicator {
     }
 }
 
-/// Parses the reply of a backup; without a reply, returns the reason as text.
+/// Parses the reply of a backup; the error says why there is no valid reply.
 fn parse_reply(result: Result<&[u8], CallFailure>) -> Result<Answer<'_>, String> {
     let answer = result.map_err(|failure| failure.to_string())?;
     Answer::parse(answer).ok_or_else(|| "it sent an invalid answer".to_owned())

@@ -22,13 +22,14 @@ pub const STUCK_FOR: Duration = Duration::from_secs(5);
 /// Whether a write can be acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Outlook {
-    /// The master can acknowledge changes, as far as is known.
+    /// The master accepts changes. As far as is known it can acknowledge them, or writes have
+    /// waited for less than [`STUCK_FOR`].
     #[default]
     Good,
     /// The master cannot acknowledge changes now, but perhaps in a moment: the client should retry.
     Waiting,
-    /// The master cannot acknowledge changes before an operator adds servers, or makes room on the
-    /// existing ones.
+    /// The master cannot acknowledge changes before servers return, or an operator adds servers or
+    /// makes room on the existing ones.
     Bleak,
 }
 
@@ -37,8 +38,8 @@ pub enum Outlook {
 pub(super) struct OutlookState {
     /// The time since which there are too few servers; `None` if there are enough.
     few: Option<Nanos>,
-    /// Set when writes began to wait for servers that refuse them: the log's durable position at
-    /// that time, and the time.
+    /// Set while writes wait for servers that are missing or refuse replicas: the log's durable
+    /// position, and the time since which it has not grown.
     stuck: Option<(u64, Nanos)>,
     outlook: Outlook,
 }
@@ -59,7 +60,8 @@ pub struct ServerCounts {
     pub needed: usize,
     /// Servers that the log has.
     pub present: usize,
-    /// Servers among `present` that refused the last replica that was sent to them.
+    /// Servers among `present` whose last write of a replica failed: the server refused it, or did
+    /// not answer in time.
     pub refusing: usize,
 }
 
@@ -105,7 +107,7 @@ impl Replicator {
     }
 
     /// Describes for an operator why nothing can be acknowledged: how many servers are needed, how
-    /// many there are, and which take no replicas.
+    /// many there are, how many of them take no replicas, and the reason of one.
     #[must_use]
     pub fn shortage(&self) -> String {
         let ServerCounts { needed, present: here, refusing } = self.servers();

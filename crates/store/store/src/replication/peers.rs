@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A server that keeps replicas for other servers' logs.
+/// A server that can keep replicas of other servers' logs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackupServer {
     /// The server's id.
@@ -50,10 +50,10 @@ struct Peer {
     address: SocketAddr,
     rack: u32,
     session: Option<SessionId>,
-    /// After a failure: the time until which the master chooses the server only if no other is
-    /// left.
+    /// After a failure: the time until which the master chooses the server for an open segment only
+    /// if no other is left, and never for a copy of a sealed one.
     backoff_until: Nanos,
-    /// Failures since the server's last success.
+    /// Failures since the server's last success, without those before `backoff_until`.
     failures: u32,
     /// The reason of the server's last failure.
     refusal: String,
@@ -65,9 +65,9 @@ struct Peer {
 #[derive(Default)]
 pub(super) struct Peers {
     peers: BTreeMap<u32, Peer>,
-    /// The number of peers whose last request failed.
+    /// The number of peers whose `failures` are not zero.
     refusing: usize,
-    /// The rack and host of the master itself; `None` until they are known.
+    /// The rack and host of the master itself; `None` if the list of servers lacks the master's.
     here: Option<Site>,
     /// Sessions to servers that have left, to be closed.
     gone: Vec<SessionId>,
@@ -123,17 +123,17 @@ impl Peers {
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
     }
 
-    /// Returns the number of peers, including those whose last request failed.
+    /// Returns the number of peers, including those that refuse.
     pub(super) fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// Returns the number of peers whose last request failed.
+    /// Returns the number of peers that refuse: they have failed since their last success.
     pub(super) fn refusing_count(&self) -> usize {
         self.refusing
     }
 
-    /// Returns the peers whose last request failed, and why it failed.
+    /// Returns the peers that have failed since their last success, and why they failed last.
     pub(super) fn refusing(&self) -> impl Iterator<Item = (u32, &str)> {
         let failed = self.peers.iter().filter(|(_, peer)| peer.failures > 0);
         failed.map(|(&server, peer)| (server, peer.refusal.as_str()))
@@ -154,9 +154,10 @@ impl Peers {
         peer.session
     }
 
-    /// Records that a peer has failed. For a while the peer is chosen only if no other is left.
-    /// That time doubles with each failure in a row, so that a server with a dead disk does not
-    /// hold up all logs every few seconds.
+    /// Records that a peer has failed, unless a back-off from an earlier failure still lasts. For a
+    /// while the peer is chosen only if no other is left. That time doubles with each recorded
+    /// failure in a row, so that a server with a dead disk does not hold up all logs every few
+    /// seconds.
     pub(super) fn back_off(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.backoff_until <= now
@@ -200,7 +201,8 @@ impl Peers {
 
     /// Chooses among the peers that `fits` accepts. First it finds the peers that share least with
     /// the master and with `exclude`; a shared rack is worse than a shared host. Of these it draws
-    /// two by `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
+    /// two by `chance`, and returns the one with less load (Mitzenmacher's power of two choices),
+    /// whose load grows by one.
     fn pick(
         &mut self,
         exclude: &[u32],

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 /// Passes every whole entry in `bytes` to `take`; `bytes` begin with an entry. Returns the offset
 /// at which the first damaged entry begins, and what is wrong with that entry. After a damaged
-/// entry the search for entries of tables below `next_table` continues at the end that the entry's
-/// header states, or otherwise byte by byte.
+/// entry it continues at the end that the entry's header states, if a whole entry begins there or
+/// the bytes end there. Otherwise it tries each further byte until a whole entry begins. Only an
+/// entry of a table below `next_table` counts as such a beginning.
 pub(super) fn walk(
     bytes: &[u8],
     next_table: u32,

@@ -6,7 +6,8 @@
 //! and returns their entries. A damaged chunk still yields its undamaged entries, since each entry
 //! has its own checksum. The bytes behind a damaged chunk header are read as well, if the chunks
 //! around them show how many bytes there are. Everything that is not whole is reported as a
-//! [`SalvageFault`], with its position.
+//! [`SalvageFault`], with its position, except what may be the unfinished last write of a file that
+//! was not closed cleanly.
 //!
 //! The newest head of a log lists the segments that belong to it. If that list is damaged, all
 //! segments count, and the result may include objects that were removed long ago. The damaged list
@@ -224,7 +225,7 @@ impl Salvage {
     }
 
     /// Reads every segment that counts, by ascending id, and passes its whole entries to `take`. If
-    /// `report` is set, adds what is not whole to [`faults`](Self::faults); clear it for a second
+    /// `report` is true, adds what is not whole to [`faults`](Self::faults). Pass false at a second
     /// reading, which finds the same faults.
     ///
     /// # Errors

@@ -38,8 +38,9 @@ const MAX_WAITING_COPIES: usize = 4;
 /// metadata.
 const WRONG_CLUSTER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Silence of all coordinators after which a warning is logged. While the silence lasts, the
-/// warning is repeated at this interval.
+/// Silence of all of several coordinators after which a warning is logged. While the silence lasts,
+/// the warning is repeated at this interval. If there is only one coordinator, each failed request
+/// is logged.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection to the coordinator, and the session that uses it, before the control thread runs.
@@ -212,8 +213,9 @@ impl Link {
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
     }
 
-    /// Runs until `ended` is set, or until the coordinator declares the server dead. The server
-    /// ends in the latter case. Signals `ready` once the master serves its tables.
+    /// Runs until `ended` is set, or until the session ends, for example because the coordinator
+    /// declared the server dead. In the latter case the server ends as well. Signals `ready` once
+    /// the master serves its tables.
     fn run(
         mut self,
         node: &ControlledNode,
@@ -279,7 +281,7 @@ pub(super) struct ControlledNode {
     pub(super) locator: String,
     pub(super) outbox: Outbox,
     pub(super) handle: NodeHandle,
-    /// Ends the server.
+    /// Takes the error with which the session ended, and ends the server.
     pub(super) end: Sender<ThreadResult>,
     /// The directory that keeps copies of the catalog, if there is one, and the first copy.
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,

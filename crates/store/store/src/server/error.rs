@@ -27,7 +27,7 @@ pub enum ServerError {
     /// The coordinators' etcd cannot be used.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    /// The coordinator's metadata is inconsistent.
+    /// The coordinator's catalog cannot be read, or is not the one that the data directory had.
     #[error("{0}")]
     Catalog(String),
     /// The coordinator cannot be reached, or refuses the server.
@@ -46,7 +46,8 @@ pub enum ServerError {
     /// The coordinator has declared this server dead, or refuses it.
     #[error(transparent)]
     Gone(SessionEnd),
-    /// The log cannot be opened or replayed.
+    /// The log or the file of replicas cannot be opened, an option is not valid, the coordinator
+    /// sends no tables, or a thread panicked: the text says which.
     #[error("{0}")]
     Log(String),
     /// The operating system refuses.

@@ -51,7 +51,8 @@ impl Guard {
     }
 }
 
-/// Returns whether other machines can connect to this locator.
+/// Returns whether other machines can connect to this locator. If the locator's host cannot be
+/// resolved, returns true.
 #[must_use]
 pub fn is_exposed(locator: &Locator) -> bool {
     if let Transport::FastDpdk(bypass) = &locator.transport {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! coordinator thread   a node: the coordinator, if this process has its own
-//! election thread      finds out which of several coordinators leads, if this process is one
+//! election thread      finds out which of several coordinators leads, if this process runs one
 //! data threads         nodes: a master with its backup, or with replicas of others
 //! control threads      one for each data thread: enlists, and passes assignments to the master
 //! catalog threads      one for each data thread with a directory: writes copies of the catalog
@@ -130,7 +130,7 @@ pub struct DataNode {
 /// [`Stopper`], or until a part of the server fails. [`wait`](Self::wait) returns how the server
 /// ended. Dropping a `Server` does not stop it.
 pub struct Server {
-    /// Handles of the server's nodes, in the order in which they must stop.
+    /// Handles of the server's nodes, in the order in which they were started.
     node_handles: Vec<NodeHandle>,
     control_threads: Vec<agent::Handle>,
     /// The election thread, if this is one of several coordinators.
@@ -145,7 +145,7 @@ pub struct Server {
     pub coordinator: Locators,
     /// The nodes that hold objects; none if this is only a coordinator.
     pub nodes: Vec<DataNode>,
-    /// Where metrics are served.
+    /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     metrics_server: Option<metrics::Handle>,
 }

@@ -1,5 +1,6 @@
 //! The data nodes of a server. To the coordinator each node is a server of its own, with its own
-//! log, memory, port and thread. The nodes share only the process.
+//! log, memory, port and thread. The nodes share the process, and perhaps a device that bypasses
+//! the kernel.
 
 use super::agent::{self, Link};
 use super::run::NodeHandle;

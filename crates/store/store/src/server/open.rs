@@ -23,10 +23,12 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 /// survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
-/// The smallest number of frames in a file of replicas.
+/// The smallest number of frames for which a file of replicas must have disk space. With less disk
+/// space the node does not start.
 const LEAST_FRAMES: u32 = 16;
 
-/// The failure that an acknowledged write survives.
+/// The failure that an acknowledged write survives. If the log has replicas, this holds on each
+/// server that keeps one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
     /// The write is on disk.
@@ -101,7 +103,7 @@ pub struct Restored {
     pub report: ReplayReport,
     /// Live objects.
     pub objects: u64,
-    /// Time from the first byte read to the last object restored.
+    /// Time that opening took, from the first byte read until the log can be appended to.
     pub elapsed: Duration,
     /// How the disk is accessed; empty without a disk.
     pub access: String,
@@ -309,9 +311,9 @@ fn finish(
     })
 }
 
-/// Opens the log file. This process has locked the data directory, so another process can hold the
-/// lock on the file only if a server was killed: the kernel keeps that lock until the writes under
-/// way have ended. Reading the log earlier would miss these writes.
+/// Opens the file of a log or of replicas. This process has locked the data directory, so another
+/// process can hold the lock on the file only if a server was killed: the kernel keeps that lock
+/// until the writes under way have ended. Reading the file earlier would miss these writes.
 fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let mut logged = false;
     let passes = |error: &OpenError| {

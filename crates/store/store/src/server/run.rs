@@ -80,8 +80,8 @@ impl Runner {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Runs a node until it is stopped. Then lets the requests under way finish, and returns the
-    /// node's service with the time by the node's clock.
+    /// Runs a node until it is stopped. Then gives the requests under way at most [`DRAIN`] to
+    /// finish, and returns the node's service with the time by the node's clock.
     pub(super) fn run<S: Service>(
         mut self,
         mut node: Node<AnyDriver, S>,

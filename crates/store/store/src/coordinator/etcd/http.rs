@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-/// The longest response that is read, in bytes: twice the size of the largest catalog. A longer
-/// response is an error.
+/// The longest response that is read, in bytes: more than twice what the largest catalog takes. A
+/// longer response is an error.
 const MAX_RESPONSE: usize = 16 << 20;
 
 /// The number of characters of etcd's error message that are reported; the rest is cut off.

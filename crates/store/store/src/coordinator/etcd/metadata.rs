@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a change may take. The coordinator's node blocks meanwhile and renews no lease, so this
-/// time plus [`RENEWAL`] must be shorter than [`LEASE`]. The outcome of a change that takes longer
-/// is unknown: the coordinator resigns and reads the catalog again in a new term.
+/// time plus [`RENEWAL`] must be shorter than [`LEASE`]. If etcd got a change and does not answer
+/// in this time, the outcome is unknown: the coordinator resigns and reads the catalog again in a
+/// new term.
 pub const APPLY_WAIT: Duration = Duration::from_millis(300);
 
 const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_millis());
