@@ -63,11 +63,11 @@ Exit codes:
   130  interrupted: run the same command to continue"
 )]
 pub(crate) struct CpArgs {
-    /// SRC: addresses or local files to copy; `*` and `?` match names in the last part of an
-    /// address. DST: file or directory to copy to; for local files also an address or
+    /// What to copy, and last where to. SRC: addresses or local files; `*` and `?` match names in
+    /// the last part of an address. DST: a file or directory; for local files also an address or
     /// s3://BUCKET/KEY. In a directory, files keep their names.
     // One argument: of two, clap takes the one before an option for DST, and then refuses DST.
-    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 1..)]
+    #[arg(value_name = "PATH", required = true, num_args = 1..)]
     paths: Vec<OsString>,
 
     /// Copy folders with everything in them.
