@@ -53,7 +53,7 @@ struct Step<'a> {
 /// Before anything is changed: no ring exists yet, the name is unknown, an instance that stays is
 /// not well, too few instances would stay for all replicas, another instance is joining or leaving,
 /// or the instance's state contradicts `gone`. Later: files, nodetool, Ansible or the watcher fail.
-/// The same call, repeated, then does the rest.
+/// Repeat the call after such a later failure: it does what is left.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,

@@ -2,13 +2,13 @@
 //! the program understands.
 //!
 //! Each command runs with `--help` added, which prints its page if all words before it are valid.
-//! An example in the help of `sprat cp` was invalid for months, because nobody ran it as it stands.
+//! An example in the help of `sprat cp` was invalid for months, because no test ran it as written.
 
 use crate::support::run;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fewer commands than this in one kind of page: the pages are not read right.
+/// Lower bound on the commands found in one kind of page. With fewer, this test misreads the pages.
 const FEWEST: usize = 100;
 
 #[test]

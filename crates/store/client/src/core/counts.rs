@@ -114,6 +114,8 @@ impl Core {
             }
         }
         self.locate_counted(now);
+        // Otherwise the caller could sleep before the requests of this poll leave.
+        self.flush();
     }
 
     fn locate_counted(&mut self, now: Nanos) {
@@ -228,7 +230,9 @@ impl Core {
             let count = self.counts.swap_remove(index);
             return sink(count.tag, Ok(answer.answer()));
         };
-        *sum = TableStats { objects: sum.objects + stats.objects, bytes: sum.bytes + stats.bytes };
+        // Saturating, because the numbers come from servers.
+        sum.objects = sum.objects.saturating_add(stats.objects);
+        sum.bytes = sum.bytes.saturating_add(stats.bytes);
         *missing -= 1;
         if *missing == 0 {
             let (objects, mut body) = (sum.objects, Vec::new());
