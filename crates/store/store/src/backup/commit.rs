@@ -66,10 +66,29 @@ impl<D: Disk> Backup<D> {
     /// Returns whether nothing is under way and nothing is waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let staged = self.open.iter().any(Replica::is_staged);
-        let busy =
-            self.is_committing() || staged || self.syncing || self.dirty || self.growth.is_some();
-        !busy && !self.incarnations.raising() && self.retiring.is_empty() && self.reading.is_idle()
+        !self.is_busy() && !self.open.iter().any(Replica::is_staged)
+    }
+
+    /// Returns whether an operation is under way, or will begin without a further
+    /// [`submit`](Self::submit).
+    fn is_busy(&self) -> bool {
+        self.is_committing()
+            || self.syncing
+            || self.dirty
+            || self.growth.is_some()
+            || self.incarnations.raising()
+            || !self.retiring.is_empty()
+            || !self.reading.is_idle()
+    }
+
+    /// Returns whether nothing can happen before a full disk has room again: all that waits are
+    /// segments without a frame, and no frame is ready.
+    pub(super) fn lacks_only_room(&self) -> bool {
+        let mut staged = self.open.iter().filter(|replica| replica.is_staged());
+        self.disk_full.is_some()
+            && !self.is_busy()
+            && self.frames.ready() == 0
+            && staged.all(|replica| replica.frame.is_none())
     }
 
     /// Starts as many of the commit's writes as may be under way together, or the sync for which

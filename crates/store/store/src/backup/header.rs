@@ -12,11 +12,16 @@ use std::io;
 impl<D: Disk> Backup<D> {
     /// Commits what was appended, waits for the disk, and records in the file that it was closed
     /// cleanly. The next start then treats every invalid chunk as damage, because the last commit
-    /// cannot be unfinished. Blocks.
+    /// cannot be unfinished. Segments that have no frame yet are dropped if the disk is full; their
+    /// bytes were never reported as durable. Blocks.
     ///
     /// # Errors
     /// [`Failed`] when a request to the disk fails or has failed before.
     pub fn close(mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
+        // The disk may have room again: growth is tried once more.
+        if let Some(full) = &mut self.disk_full {
+            full.retry_at = Some(now);
+        }
         loop {
             self.submit(now)?;
             self.poll(now, &mut report)?;
@@ -24,6 +29,14 @@ impl<D: Disk> Backup<D> {
                 self.sync(now);
             }
             if self.is_idle() {
+                break;
+            }
+            if self.lacks_only_room() {
+                tracing::warn!(
+                    "the disk is full: the last {} B, which were never durable, are not in {}",
+                    self.staged,
+                    self.disk.name()
+                );
                 break;
             }
             self.wait()?;

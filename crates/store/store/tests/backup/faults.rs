@@ -7,9 +7,10 @@ use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{
     AppendError, Backup, DiskOperation, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError,
-    Options,
+    Options, Progress,
 };
 use sprat_wire::frame::FRAMES_OFFSET;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Runs a log until the disk fails. Checks that the failure is final, and that a restart finds
@@ -108,6 +109,29 @@ fn a_full_disk_stops_only_growth() {
         let count = backup.frame_count();
         assert!(!backup.disk_is_full() && count.free >= 4 && count.max == 24, "{count:?}");
         assert_eq!(backup.segments_on_full_disk(), None);
+    }
+}
+
+/// The owner may append segments while the file grows, before the disk turns out to be full: these
+/// segments then have no frame. Closing drops them instead of waiting for room without end.
+#[test]
+fn closing_on_a_full_disk_ends_and_loses_nothing_durable() {
+    for seed in 0..20 {
+        let control = MemControl::new(seed);
+        let options = options(Durability::Sync);
+        let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
+        control.set_capacity(control.contents().len() as u64);
+        let mut log = MiniLog::new(seed);
+        while log.append(&backup, 900) && log.pass(&mut backup).is_ok() {}
+        let durable = &mut log.durable;
+        let record = |progress: Progress| {
+            durable.insert(progress.segment, progress.up_to as usize);
+        };
+        backup.close(Nanos(0), record).unwrap();
+        let sum = |bytes: &BTreeMap<u64, usize>| bytes.values().sum::<usize>();
+        assert!(0 < sum(&log.durable) && sum(&log.durable) < sum(&log.passed), "{:?}", log.durable);
+        let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
+        log.check(&segments, newest, true);
     }
 }
 
