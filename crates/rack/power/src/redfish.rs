@@ -137,7 +137,7 @@ fn sum(all: impl Iterator<Item = Result<Option<Watts>, Cause>>) -> Result<Option
 enum Source {
     /// A resource, by its path.
     Resource(ResourceKind, String),
-    /// The paths of each power supply and its metrics.
+    /// For each power supply that has metrics: the supply's path, and the path of its metrics.
     Supplies(Vec<(String, String)>),
 }
 
@@ -309,20 +309,29 @@ impl Requests<'_> {
     }
 
     /// Returns the power supplies of a chassis and their metrics, if one of them has a number.
+    ///
+    /// # Errors
+    /// A supply without metrics or without a number is neither absent nor off, so the sum would be
+    /// too low.
     fn supplies(&mut self, chassis: &Value) -> Result<Option<Source>, Cause> {
         let Some(subsystem) = link(chassis, "PowerSubsystem", self.url) else { return Ok(None) };
         let Some(subsystem) = self.linked(&subsystem)? else { return Ok(None) };
         let Some(list) = link(&subsystem, "PowerSupplies", self.url) else { return Ok(None) };
         let Some(list) = self.linked(&list)? else { return Ok(None) };
-        let mut metrics = Vec::new();
+        let (mut metrics, mut without) = (Vec::new(), Vec::new());
         for path in members(&list, self.url)? {
-            let supply = self.linked(&path)?;
-            metrics.extend(
-                supply.and_then(|supply| Some((path, link(&supply, "Metrics", self.url)?))),
-            );
+            let Some(supply) = self.linked(&path)? else { continue };
+            match link(&supply, "Metrics", self.url) {
+                Some(place) => metrics.push((path, place)),
+                None => without.push(supply),
+            }
         }
         let source = Source::Supplies(metrics);
-        Ok(self.watts(&source)?.map(|_| source))
+        let watts = self.watts(&source)?;
+        if watts.is_some() {
+            without.iter().try_for_each(takes_nothing)?;
+        }
+        Ok(watts.map(|_| source))
     }
 
     fn watts(&mut self, source: &Source) -> Result<Option<Watts>, Cause> {

@@ -251,10 +251,17 @@ fn redfish_power_is_found_in_each_place() {
             assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{way}");
         }
     }
+    let cause = |described: &Described| read(described).expect_err("no power").cause;
+    for (way, why) in [
+        ("partly", "the power supply \"Supply 2\" reports no power, so the sum would be too low"),
+        ("none", "none of its chassis reports power"),
+    ] {
+        let Some(controller) = peer("redfish.py", "sushy_tools", &[way, &logins]) else { return };
+        let cause = cause(&redfish(format!("http://127.0.0.1:{}", controller.port), &mine));
+        assert!(matches!(cause, Cause::Absent(_)) && cause.to_string().contains(why), "{cause:?}");
+    }
     let Some(controller) = peer("redfish.py", "sushy_tools", &["none", &logins]) else { return };
     let url = format!("http://127.0.0.1:{}", controller.port);
-    let cause = |described: &Described| read(described).expect_err("nothing to tell").cause;
-    assert!(matches!(cause(&redfish(url.clone(), &mine)), Cause::Absent(_)));
     assert!(matches!(
         cause(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))),
         Cause::Denied(_)

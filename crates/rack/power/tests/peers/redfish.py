@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 way, logins, *certificate = sys.argv[1:]
 app = main.app
 app.configure(extra_config={"SUSHY_EMULATOR_FAKE_DRIVER": True, "SUSHY_EMULATOR_AUTH_FILE": logins})
-LINKS = {"old": ["Power"], "new": ["EnvironmentMetrics", "Power"], "supplies": ["PowerSubsystem"], "none": []}
+LINKS = {"old": ["Power"], "new": ["EnvironmentMetrics", "Power"], "supplies": ["PowerSubsystem"], "partly": ["PowerSubsystem"], "none": []}
 
 
 @app.after_request
@@ -40,7 +40,7 @@ def power(identity, what):
         f"PowerSubsystem/PowerSupplies/{supply}": {
             "Name": f"Supply {supply}",
             "Status": {"State": "Absent" if supply == "3" else "Enabled"},
-            "Metrics": {"@odata.id": f"{base}/{supply}/Metrics"},
+            "Metrics": {} if way == "partly" and supply == "2" else {"@odata.id": f"{base}/{supply}/Metrics"},
         },
         f"PowerSubsystem/PowerSupplies/{supply}/Metrics": {"InputPowerWatts": {"Reading": None if supply == "3" else 50.25}},
     }
