@@ -26,7 +26,7 @@ build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; each machine
 	cargo build --release --locked --bin sprat $$(scripts/features)
 	@scripts/split-debug $(SPRAT)
 
-test: ## format, lints and all tests except slow ones (DEEP=yes: also slow tests that the change can affect, lints without DPDK, long histories)
+test: ## format, lints and all tests except slow ones (DEEP=yes: also slow tests that the change can affect, lints without DPDK, links in the documentation, long histories)
 	@scripts/test
 
 test-all: ## every target of this file once, with small parameters; takes hours (root)
