@@ -22,7 +22,7 @@ use std::time::Instant;
   sprat grape dgemm --size 4096 --on cpu
 
 The result is checked against a plain computation; of large matrices, some rows are checked.
-With --on cpu, the library faer computes three times, and the median time is reported.
+With --on cpu, the matrices are computed three times, and the median time is reported.
 
 Exit codes:
   10  the result differs from that of the plain computation")]
