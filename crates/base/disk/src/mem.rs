@@ -42,8 +42,8 @@ struct Write {
     bytes: Vec<u8>,
     /// The order in which operations were started.
     sequence: u64,
-    /// Whether the write has succeeded. Before that, a crash may keep any part of the write. After
-    /// it, a crash may lose parts only of a write that is not durable.
+    /// Whether the write has succeeded. A crash keeps a write that has succeeded and is durable; of
+    /// any other write it keeps all, a part, or nothing.
     completed: bool,
     durable: bool,
 }

@@ -67,8 +67,9 @@ pub trait Driver {
         sources.extend(self.poll_fd());
     }
 
-    /// Adds the driver's counters and the state of its devices to `figures`, for monitoring. May
-    /// take microseconds.
+    /// Adds the driver's counters and the state of its devices to `figures`, for monitoring. The
+    /// default adds nothing; [`AnyDriver`](crate::AnyDriver) adds the figures of the driver that it
+    /// contains. May take microseconds.
     fn figures(&self, figures: &mut Vec<Figure>) {
         let _ = figures;
     }

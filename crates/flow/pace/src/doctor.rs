@@ -34,7 +34,7 @@ impl Goal {
         u64::try_from(u128::from(self.rate) * self.rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
     }
 
-    /// Returns the rate, in bits a second, at which at most `window` bytes are in flight.
+    /// Returns the rate, in bits a second, of a connection that keeps `window` bytes in flight.
     fn rate_with(&self, window: u64) -> u64 {
         let micros = self.rtt.as_micros().max(1);
         u64::try_from(u128::from(window) * 8_000_000 / micros).unwrap_or(u64::MAX)

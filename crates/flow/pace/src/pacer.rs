@@ -103,7 +103,10 @@ impl Pacer {
         self.window.get_or_init(Window::open).as_ref().err()
     }
 
-    /// Paces a connection until the returned handle is dropped.
+    /// Paces a connection until the returned handle is dropped. The connection then keeps the last
+    /// rate that was set. If the pacer already has [`MAX_PACED`] connections, the connection is not
+    /// sampled, and no rate is set except that of [`Pace::Limit`].
+    ///
     /// # Errors
     /// The socket is not TCP or cannot be duplicated, its rate cannot be limited, or the pacer's
     /// thread has ended.

@@ -40,8 +40,10 @@ pub struct Settings {
     pub concurrent_writes: usize,
     /// Settings of `cassandra.yaml` that override all others.
     pub yaml: BTreeMap<String, Value>,
-    /// Further arguments for the JVM. They come last: of two contradicting arguments the last one
-    /// counts.
+    /// Further arguments for the JVM. They follow all arguments of the plan except the class path,
+    /// so a value here overrides the plan's value of the same option. Set collector and heap by
+    /// their own keys instead: the JVM does not start with two collectors, or with an `-Xmx` below
+    /// the plan's `-Xms`.
     pub java: Vec<String>,
 }
 

@@ -18,8 +18,9 @@ pub const OPEN: u64 = u64::MAX;
 /// choices to try.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// The largest number of changes of one object whose outcome may be unknown; overwrites of ballast
-/// are not limited. The check can find an order with ten of them, but not with fifty.
+/// The largest number of changes of unknown outcome that one object may have: the check can find an
+/// order with ten of them, but not with fifty. The limit does not apply to the objects that only
+/// fill the log.
 pub const MAX_UNSETTLED: usize = 10;
 
 /// The value of an object. Each text is written by one operation only, so that a read shows which

@@ -217,8 +217,8 @@ fn objects_with_an_operation_under_way_are_left_alone() {
     }
 }
 
-/// Returns the state after `additions` additions have begun, of which at most four are in flight at
-/// a time.
+/// Returns a [`SharedCounter`] of depth 4 on which `additions` additions have begun and none has
+/// ended.
 fn added(additions: u64) -> SharedCounter {
     let mut shared = SharedCounter::new(4);
     (0..additions).for_each(|_| shared.begin());

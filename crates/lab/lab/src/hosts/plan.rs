@@ -60,7 +60,8 @@ pub struct Host {
     /// Kernel settings below `/proc/sys/net`, by their names without `net.`. At most
     /// [`MAX_SYSCTLS`].
     pub sysctls: BTreeMap<String, String>,
-    /// A command that runs in the host, by `sh -c`.
+    /// A command for `sh -c` in the host. `LabHosts` does not start it; the `run` of a raised lab
+    /// does.
     pub run: Option<String>,
     /// Name of a kernel bridge that joins all interfaces of the host, which makes the host a
     /// switch.

@@ -14,7 +14,8 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const REDIS: Redis = Redis { unix: false };
 
-/// Measures reads of one client. Client and server spin, then both sleep.
+/// Measures reads of one client, twice: first Sprat's server and all clients spin while they wait,
+/// then they sleep. The servers of Redis and memcached wait in their own way both times.
 pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));

@@ -41,8 +41,9 @@ pub(crate) struct RackCostArgs {
     /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: Option<String>,
 
-    /// Compare this server instead of the plan's: NAME:WATTS:INSTANCES or
-    /// NAME:WATTS:INSTANCES:PRICE, such as mini:72:2:1900. Repeatable.
+    /// Compare this type of server: NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, such as
+    /// mini:72:2:1900. WATTS is the power of one server under load, INSTANCES the number that it
+    /// can run, PRICE what it costs. Replaces the servers of the plan. Repeatable.
     #[arg(long = "option", value_name = "SERVER")]
     options: Vec<String>,
 
