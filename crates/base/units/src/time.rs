@@ -52,6 +52,7 @@ fn read(text: &str, alone: Option<u64>) -> Result<Duration, UnitError> {
     while parts == 0 || !rest.is_empty() {
         let (number, behind) = split(rest).ok_or_else(|| TIME.unknown(text))?;
         let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+        let is_alone = parts == 0 && end == behind.len();
         let scale = match (behind[..end].trim_end(), alone) {
             ("ns" | "nsec" | "nsecs", _) => 1,
             ("us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "usecs", _) => 1_000,
@@ -60,9 +61,9 @@ fn read(text: &str, alone: Option<u64>) -> Result<Duration, UnitError> {
             ("m" | "min", _) => 60_000_000_000,
             ("h", _) => 3_600_000_000_000,
             ("d", _) => 86_400_000_000_000,
-            ("", Some(scale)) if parts == 0 => scale,
-            ("", None) if parts == 0 && number.value() == 0.0 => 1,
-            ("", None) if parts == 0 => {
+            ("", Some(scale)) if is_alone => scale,
+            ("", None) if is_alone && number.value() == 0.0 => 1,
+            ("", None) if is_alone => {
                 let digits = text.trim();
                 let (one, other) = (format!("{digits}s"), format!("{digits}ms"));
                 return Err(UnitError::Ambiguous { text: text.to_owned(), one, other });

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("key of {0} bytes; the longest is {max} bytes", max = sprat_wire::MAX_KEY)]
     KeyTooLarge(usize),
     /// The value is too long.
-    #[error("value of {0} bytes; the longest is {max} bytes (1 MB)", max = sprat_wire::MAX_VALUE)]
+    #[error("value of {0} bytes; the longest is {max} bytes (1 MiB)", max = sprat_wire::MAX_VALUE)]
     ValueTooLarge(usize),
     /// The name is not valid for a table.
     #[error(

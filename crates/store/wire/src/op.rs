@@ -388,7 +388,7 @@ pub enum Malformed {
     #[error("{0} bytes too many after the request")]
     Trailing(usize),
     /// A value over the limit.
-    #[error("value of {0} bytes is over the limit of 1 MB")]
+    #[error("value of {0} bytes is over the limit of 1 MiB")]
     ValueTooLarge(usize),
     /// A name or locator that is too long, empty, or not UTF-8, or the reason for a failed recovery
     /// that is too long or not UTF-8.
