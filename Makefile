@@ -1,6 +1,8 @@
 # Sprat: every target prints what it does. `make` alone lists the targets.
 
 SHELL := /bin/bash
+# Where rustup puts cargo: a shell that was open before does not have it.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup build test test-all test-guest test-rack test-ranks demo demo-rack bench bench-store bench-cluster bench-bypass bench-lab bench-flow bench-browser bench-rack bench-grape sim mutations kills kills-cluster kills-flow fuzz sanitize deny doc clean
