@@ -74,10 +74,12 @@ pub struct CatalogCopy {
 ///
 /// The caller owns time and the network, and sends one request at a time: it takes
 /// [`next_request`](Self::next_request), sends it with the timeout [`patience`](Self::patience),
-/// and passes the answer, or `None` after a timeout, to [`answered`](Self::answered). The first
-/// request enlists the server. Most later requests ask for assignments, which also renews the
-/// lease. A coordinator leaves such a request unanswered until there are newer assignments or the
-/// lease must be renewed, so the caller can ask again at once. In between, the session reports the
+/// and passes the answer, or `None` after a timeout, to [`answered`](Self::answered). Then it turns
+/// to another coordinator if [`take_deposed`](Self::take_deposed) says so, and pauses if
+/// [`take_wrong_cluster`](Self::take_wrong_cluster) returns a reason. The first request enlists the
+/// server. Most later requests ask for assignments, which also renews the lease. A coordinator
+/// leaves such a request unanswered until there are newer assignments or the lease must be renewed,
+/// so after assignments the caller can ask again at once. In between, the session reports the
 /// results that the master has left in its [`Outbox`], and fetches copies of the catalog if it
 /// [keeps one](Self::keeping_copies). A [`SessionEnd`] error is final: the server must stop.
 pub struct CoordinatorSession {

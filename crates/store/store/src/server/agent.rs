@@ -102,7 +102,8 @@ impl Link {
         )
     }
 
-    /// Connects a session to the coordinator. The connection is the thread's own.
+    /// Makes a client for a session. The client cannot move to another thread, so the thread that
+    /// will use it calls this.
     fn with_session(
         coordinator: &Locators,
         session: CoordinatorSession,
@@ -202,15 +203,21 @@ impl Link {
         // The kind of the next request decides its timeout.
         let _ = session.next_request(now, outbox);
         client.set_timeout(session.patience(*coordinators));
-        let ticket =
-            client.submit(&session.next_request(now, outbox)).map_err(ServerError::Enlist)?;
-        let answered =
-            client.wait_any_status(ticket, |answer| session.answered(Some(answer), outbox));
+        let submitted = client.submit(&session.next_request(now, outbox));
+        let answered = submitted.and_then(|ticket| {
+            client.wait_any_status(ticket, |answer| session.answered(Some(answer), outbox))
+        });
+        let answered = answered.map_err(|error| {
+            // Otherwise the session would send the same request again, which may be one that does
+            // not renew the lease.
+            let _ = session.answered(None, outbox);
+            ServerError::Enlist(error)
+        });
         if session.take_deposed() {
             client.core_mut().switch_coordinator("");
             pause(NEXT_COORDINATOR_DELAY);
         }
-        answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
+        answered?.map_err(ServerError::Gone)
     }
 
     /// Runs until `ended` is set, or until the session ends, for example because the coordinator
@@ -360,4 +367,46 @@ fn wait_applied(outbox: &Outbox, version: u64) {
     wait_until(Duration::from_millis(100), Duration::from_micros(50), || {
         outbox.applied() >= version
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::inbox;
+    use sprat_wire::op::{Answer, encode_answer, push_counter};
+    use std::net::UdpSocket;
+    use zerocopy::IntoBytes as _;
+
+    fn answer(session: &mut CoordinatorSession, outbox: &Outbox, number: u64, body: &[u8]) {
+        let _ = session.next_request(Nanos(0), outbox);
+        let bytes = [encode_answer(Status::Ok, false, 0, number).as_bytes(), body].concat();
+        session.answered(Answer::parse(&bytes).as_ref(), outbox).expect("an expected answer");
+    }
+
+    /// A server that repeated the request for a copy until it was answered would lose its lease.
+    #[test]
+    fn after_a_request_without_an_answer_the_lease_comes_first() {
+        let (outbox, _inbox) = inbox();
+        let at = "tcp:host=10.0.0.2,port=9".to_owned();
+        let mut session = CoordinatorSession::new(Enlisted::default(), 2, at).keeping_copies(0);
+        let mut cluster = Vec::new();
+        push_counter(&mut cluster, "cluster", 5);
+        push_counter(&mut cluster, "version", 7);
+        answer(&mut session, &outbox, 3, &cluster);
+        let mut tablets = Vec::new();
+        Assignment { next_server: 4, ..Assignment::default() }.encode(&mut tablets);
+        answer(&mut session, &outbox, 7, &tablets);
+        // Two coordinators that never answer.
+        let silent = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let ports = silent.each_ref().map(|socket| socket.local_addr().expect("bound").port());
+        let coordinators = ports.map(|port| format!("fast+udp:host=127.0.0.1,port={port}"));
+        let coordinators = coordinators.join(",").parse().expect("locators");
+        let mut link = Link::with_session(&coordinators, session, None).expect("a client");
+        let next = link.session.next_request(Nanos(0), &outbox);
+        assert!(matches!(next, Request::CopyCatalog { .. }), "{next:?}");
+        let answered = link.request_once(Nanos(0), &outbox);
+        assert!(matches!(answered, Err(ServerError::Enlist(_))), "{answered:?}");
+        let next = link.session.next_request(Nanos(0), &outbox);
+        assert!(matches!(next, Request::Assignments { .. }), "{next:?}");
+    }
 }
