@@ -40,9 +40,30 @@ pub(in crate::share) struct Parts {
     /// Limit on the bytes of all unfinished uploads together; `None` stands for half of the
     /// filesystem.
     most: Option<u64>,
-    /// For each part without an upload in progress, its bytes on the disk.
-    kept: Mutex<HashMap<Key, u64>>,
+    kept: Mutex<Kept>,
     reserved: AtomicU64,
+}
+
+/// The parts without an upload in progress.
+#[derive(Debug, Default)]
+struct Kept {
+    /// For each part, its bytes on the disk.
+    bytes: HashMap<Key, u64>,
+    /// While a sweep is under way: what changed since its begin, `None` for parts that are no
+    /// longer kept. The sweep may have seen them before the change.
+    changed: Option<HashMap<Key, Option<u64>>>,
+}
+
+impl Kept {
+    fn set(&mut self, key: Key, bytes: Option<u64>) {
+        match bytes {
+            Some(bytes) => self.bytes.insert(key.clone(), bytes),
+            None => self.bytes.remove(&key),
+        };
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key, bytes);
+        }
+    }
 }
 
 /// Space reserved for an upload in progress. Dropping it ends the reservation.
@@ -69,9 +90,13 @@ impl Parts {
             rustix::fs::fstatvfs(folder)
                 .map_or(u64::MAX, |stat| stat.f_blocks.saturating_mul(stat.f_frsize) / 2)
         });
-        let mut kept = self.lock();
-        let others: u64 =
-            kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
+        let kept = self.lock();
+        let others: u64 = kept
+            .bytes
+            .iter()
+            .filter(|(other, _)| Some(*other) != key)
+            .map(|(_, bytes)| bytes)
+            .sum();
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
             let reason = format!(
@@ -81,15 +106,17 @@ impl Parts {
             return Err(Refused { status: 507, reason });
         }
         self.reserved.fetch_add(length, Ordering::AcqRel);
-        if let Some(key) = key {
-            kept.remove(key);
-        }
         Ok(Reserved { parts: self.clone(), bytes: length })
+    }
+
+    /// Records that the upload of a part has begun: from now on only its reservation counts.
+    pub(super) fn begin(&self, key: Key) {
+        self.lock().set(key, None);
     }
 
     /// Records an interrupted part that occupies `bytes` bytes.
     pub(super) fn keep(&self, key: Key, bytes: u64) {
-        self.lock().insert(key, bytes);
+        self.lock().set(key, Some(bytes));
     }
 
     /// Searches the whole shared directory for parts. Counts them, and removes those that were last
@@ -100,15 +127,19 @@ impl Parts {
         kept_for: Duration,
         is_stopped: &dyn Fn() -> bool,
     ) {
+        self.lock().changed = Some(HashMap::new());
         let mut found = HashMap::new();
         sweep_folder(root, &mut Vec::new(), (kept_for, is_stopped), &mut found, MAX_DEPTH);
+        let mut kept = self.lock();
+        let changed = kept.changed.take().expect("set above; one thread sweeps");
         if is_stopped() {
             return;
         }
-        *self.lock() = found;
+        kept.bytes = found;
+        changed.into_iter().for_each(|(key, bytes)| kept.set(key, bytes));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         lock(&self.kept)
     }
 }
@@ -119,8 +150,8 @@ impl Drop for Reserved {
     }
 }
 
-/// Searches the directory at `names`. Skips it if it cannot be read, because then the server has
-/// stored nothing in it.
+/// Searches the directory at `names`. Skips it if it cannot be read now: its parts do not count,
+/// and stay, until a sweep that can read it.
 fn sweep_folder(
     root: &Root,
     names: &mut Vec<OsString>,

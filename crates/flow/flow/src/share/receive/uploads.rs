@@ -308,6 +308,9 @@ impl Upload {
             // The journal of an earlier upload would describe bytes that will be overwritten.
             (_, None) => destination.remove_journal().map_err(|error| failed(&error))?,
         }
+        if let Some(key) = target.part_key() {
+            parts.begin(key);
+        }
         let reported = partial.values.keys().copied().collect();
         let (tag, state) =
             (tag.map(str::to_owned), Mutex::new(UploadState { partial, over: false, reported }));
