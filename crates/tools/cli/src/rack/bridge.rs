@@ -133,6 +133,13 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
             args.table
         );
     }
+    if !running.address().ip().is_loopback() {
+        eprintln!(
+            "bridge: everybody who can reach {} may read and change the table: Redis clients need \
+             no password here",
+            running.address()
+        );
+    }
     // An error in printing is ignored: without a reader, the bridge still writes keys to Cassandra.
     while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
         let _ = report(args, &running.stats());
