@@ -1,6 +1,6 @@
-//! The operations on one key, between memory and home: read, deliver, evict. The correctness of a
-//! bridge depends only on this module. It uses conditions on versions, so that any number of
-//! bridges may run at once, and each may end at any point.
+//! The operations on one key, between memory and home: read and deliver. Like the eviction in
+//! `sweep`, they change the memory only on condition of the object's version or absence, so that
+//! any number of bridges may run at once, and each may end at any point.
 
 use crate::cell::{Cell, Stamps, after_delivery};
 use crate::error::Error;

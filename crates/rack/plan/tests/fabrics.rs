@@ -196,8 +196,7 @@ proptest! {
         prop_assert!(found.all_to_all >= found.mean_hops() * pairs as f64 / links - 1e-9);
     }
 
-    /// The bisection found is the size of a real cut into halves, and at least that of the smallest
-    /// cut.
+    /// The number that `bisection` returns is the size of a cut into halves.
     #[test]
     fn a_bisection_is_a_cut(fabric in chance()) {
         let stations = fabric.stations;
@@ -210,6 +209,5 @@ proptest! {
         let cuts: Vec<usize> = halves.map(cut).collect();
         let found = bisection(&fabric);
         prop_assert!(cuts.contains(&found), "{} is no cut", found);
-        prop_assert!(found >= *cuts.iter().min().expect("a cut"));
     }
 }

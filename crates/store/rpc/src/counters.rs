@@ -35,8 +35,8 @@ pub struct Counters {
     /// Packets of requests answered with `Busy`: sent again while the request was incomplete or was
     /// being executed, or sent while the slot's previous request was still being executed.
     pub busy: u64,
-    /// Requests dropped because a newer request had arrived in their slot, or their response had
-    /// been acknowledged.
+    /// Packets of requests dropped because a newer request had arrived in their slot, or because
+    /// the response had been acknowledged.
     pub old_requests: u64,
     /// Answers dropped because the endpoint no longer knew their request.
     pub stale_answers: u64,

@@ -47,7 +47,8 @@
 //! A session has up to [`MAX_SLOTS`] slots, each with at most one outstanding call. A slot and a
 //! sequence number name a call. The sequence number grows by one with each call, and a newer
 //! request in a slot acknowledges the response before it. The server keeps for each slot only the
-//! state of its newest request, and so executes each request at most once:
+//! state of its newest request, and so executes each request at most once, unless the handler says
+//! that it may be repeated:
 //!
 //! ```text
 //! arrives            newest request of the slot        then

@@ -326,8 +326,9 @@ pub struct RecoveredPart {
     pub since: U64,
 }
 
-/// What a server has seen of its cluster. It lets the server recognize a coordinator whose metadata
-/// belong to another cluster or are out of date.
+/// What a server has seen of its cluster. A coordinator whose metadata belong to another cluster,
+/// or (if it is the only coordinator) are older, answers such a server with
+/// [`Status::WrongCluster`].
 #[derive(
     Clone,
     Copy,

@@ -117,7 +117,8 @@ impl Error {
         Self::File { path: path.into(), source }
     }
 
-    /// Returns whether the error concerns the source, so that another source might succeed.
+    /// Returns whether the error concerns the source, so that another source might succeed. False
+    /// for [`Error::Changed`], which callers handle themselves.
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(
             self,

@@ -72,7 +72,7 @@ pub enum TokenError {
 pub enum Proof {
     /// No token is required.
     None,
-    /// A token in a header field of the request, or in a cookie.
+    /// A token in the field `Authorization`, or the cookie that stands for a token.
     Head(TicketKey, Right),
     /// A token in the request's address, which others may read in histories and logs.
     Address(TicketKey, Right),

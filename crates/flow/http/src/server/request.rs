@@ -102,7 +102,7 @@ impl Request {
             Err(httparse::Error::Version) => {
                 return Err(Refused {
                     status: 505,
-                    reason: "only HTTP/1.1 is supported".to_owned(),
+                    reason: "only HTTP/1.0 and 1.1 are supported".to_owned(),
                 });
             }
             Err(error) => return Err(Refused::bad(&format!("not a request: {error}"))),
