@@ -304,9 +304,9 @@ impl CoordinatorSession {
         let Some(answer) = answer else { return Ok(false) };
         let server = self.enlisted.server;
         let answered_version = match (self.last_request, answer.status) {
-            (LastRequest::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => {
-                answer.number
-            }
+            (LastRequest::Assignments, Status::Ok | Status::NotFound)
+            | (LastRequest::Copy, Status::Ok)
+            | (_, Status::Fenced) => answer.number,
             _ => u64::MAX,
         };
         if answered_version < self.seen {
@@ -461,6 +461,26 @@ mod tests {
         push_counter(&mut bytes, "cluster", 5);
         push_counter(&mut bytes, "version", 7);
         bytes
+    }
+
+    #[test]
+    fn a_copy_of_an_earlier_leader_is_not_kept() {
+        let (outbox, _inbox) = inbox();
+        let at = "tcp:host=10.0.0.2,port=9".to_owned();
+        let mut session = CoordinatorSession::new(Enlisted::default(), 2, at).keeping_copies(0);
+        let _ = session.next_request(Nanos(0), &outbox);
+        answered(&mut session, &outbox, 3);
+        for (version, is_taken) in [(6, false), (7, true)] {
+            let _ = session.next_request(Nanos(0), &outbox);
+            let mut bytes = encode_answer(Status::Ok, false, 0, 7).as_bytes().to_vec();
+            Assignment { next_server: 4, ..Assignment::default() }.encode(&mut bytes);
+            session.answered(Answer::parse(&bytes).as_ref(), &outbox).expect("an assignment");
+            let next = session.next_request(Nanos(0), &outbox);
+            assert!(matches!(next, Request::CopyCatalog { .. }), "{next:?}");
+            assert!(!answered(&mut session, &outbox, version));
+            assert_eq!(session.take_deposed(), !is_taken, "version {version}");
+            assert_eq!(session.take_copy().is_some(), is_taken, "version {version}");
+        }
     }
 
     #[test]

@@ -151,11 +151,11 @@ impl Link {
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
             let answered = self.client.wait_any_status(ticket, |answer| {
                 let copy = CatalogCopy { bytes: answer.body.to_vec() };
-                (answer.status, copy)
+                (answer.status, answer.number, copy)
             });
-            let (status, copy) = answered.map_err(ServerError::Enlist)?;
+            let (status, version, copy) = answered.map_err(ServerError::Enlist)?;
             match status {
-                Status::Ok => {
+                Status::Ok if version >= self.session.seen().version.get() => {
                     let catalog = Catalog::<MetadataMemory>::from_copy(&copy.bytes);
                     let catalog = catalog.map_err(|what| {
                         ServerError::Catalog(format!("the coordinator's catalog: {what}"))
@@ -166,6 +166,12 @@ impl Link {
                 _ if self.coordinators > 1 && Instant::now() < until => {
                     self.client.core_mut().switch_coordinator("");
                     pause(NEXT_COORDINATOR_DELAY);
+                }
+                Status::Ok => {
+                    return Err(ServerError::Catalog(format!(
+                        "the coordinator's catalog is of version {version}, and this server has \
+                         seen a newer one"
+                    )));
                 }
                 status => {
                     let words = String::from_utf8_lossy(&copy.bytes).into_owned();
