@@ -9,6 +9,7 @@ mod engine;
 mod filter;
 mod flows;
 mod frames;
+mod harmonizer;
 mod hosts;
 mod lines;
 mod raised;
