@@ -1,0 +1,286 @@
+//! Encodes a request as three parts (header, key, value), and parses the bytes of a request. The
+//! parser refuses unknown operations, surplus bytes, and fields that are invalid or over a limit.
+
+use super::{
+    BackupRequest, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor, MoveStage,
+    REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, backup,
+};
+use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
+use crate::tablet::MAX_TABLETS;
+use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const REMOVE: u8 = 3;
+const INCREMENT_I64: u8 = 4;
+const INCREMENT_F64: u8 = 5;
+const SCAN: u8 = 6;
+const TABLE_STATS: u8 = 7;
+const SERVER_STATS: u8 = 8;
+const ECHO: u8 = 9;
+const COLLECT: u8 = 10;
+const CREATE_TABLE: u8 = 32;
+const DROP_TABLE: u8 = 33;
+const FIND_TABLE: u8 = 34;
+const LIST_TABLES: u8 = 35;
+const LIST_SERVERS: u8 = 36;
+const ENLIST: u8 = 37;
+const ASSIGNMENTS: u8 = 38;
+const VOID: u8 = 39;
+const RECOVERED: u8 = 40;
+const LOCATE_TABLE: u8 = 41;
+const WHO_LEADS: u8 = 42;
+const MOVE_TABLET: u8 = 43;
+const DRAIN: u8 = 44;
+const LOADS: u8 = 45;
+const COPY_CATALOG: u8 = 46;
+
+/// Value of `condition` in a scan that goes on from a cursor.
+const CONTINUE: u8 = 1;
+
+impl<'a> Request<'a> {
+    /// Returns the request's bytes in three parts: header, key, value.
+    ///
+    /// # Panics
+    /// When the key or a name is over [`MAX_KEY`], or an id, offset or edition in a request to a
+    /// backup is over its limit. Callers check what comes from outside.
+    #[must_use]
+    #[inline]
+    pub fn parts(&self) -> (RequestHeader, &'a [u8], &'a [u8]) {
+        const NOTHING: &[u8] = &[];
+        let (op, condition, table, argument, key, value) = match *self {
+            Self::Read { table, key } => (READ, 0, table, 0, key, NOTHING),
+            Self::Write { table, key, value, condition } => {
+                let (code, argument) = condition.encode();
+                (WRITE, code, table, argument, key, value)
+            }
+            Self::Remove { table, key, condition } => {
+                let (code, argument) = condition.encode();
+                (REMOVE, code, table, argument, key, NOTHING)
+            }
+            Self::IncrementI64 { table, key, delta } => {
+                (INCREMENT_I64, 0, table, delta.cast_unsigned(), key, NOTHING)
+            }
+            Self::IncrementF64 { table, key, delta } => {
+                (INCREMENT_F64, 0, table, delta.to_bits(), key, NOTHING)
+            }
+            Self::Scan { table, after: None } => (SCAN, 0, table, 0, NOTHING, NOTHING),
+            Self::Scan { table, after: Some(after) } => {
+                (SCAN, CONTINUE, table, after, NOTHING, NOTHING)
+            }
+            Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
+            Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
+            Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
+            Self::CreateTable { name, tablets } => {
+                (CREATE_TABLE, 0, tablets, 0, name.as_bytes(), NOTHING)
+            }
+            Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
+            Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
+            Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
+            Self::WhoLeads => (WHO_LEADS, 0, 0, 0, NOTHING, NOTHING),
+            Self::Enlist { server, cluster, copies, locator, rack } => {
+                (ENLIST, copies, server, cluster, locator.as_bytes(), rack.as_bytes())
+            }
+            Self::Assignments { server, known, seen } => {
+                (ASSIGNMENTS, 0, server, known, seen.as_bytes(), NOTHING)
+            }
+            Self::CopyCatalog { server, seen } => {
+                (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING)
+            }
+            Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
+            Self::Recovered { server, part, failure } => {
+                (RECOVERED, 0, server, 0, part.as_bytes(), failure.as_bytes())
+            }
+            Self::Loads { server, capacity, loads } => {
+                (LOADS, 0, server, capacity, NOTHING, loads.as_bytes())
+            }
+            Self::MoveTablet { table, to, range } => {
+                (MOVE_TABLET, 0, table, to.into(), range.as_bytes(), NOTHING)
+            }
+            Self::Drain { server, drain } => (DRAIN, drain.into(), server, 0, NOTHING, NOTHING),
+            Self::Collect { order, stage, from } => {
+                (COLLECT, stage.code(), 0, order, from.as_bytes(), NOTHING)
+            }
+            Self::Backup(request) => {
+                let (header, bytes) = request.parts();
+                return (header, NOTHING, bytes);
+            }
+        };
+        assert!(key.len() <= MAX_KEY, "key within limits");
+        let key_len = U16::new(u16::try_from(key.len()).expect("checked"));
+        (
+            RequestHeader {
+                op,
+                condition,
+                key_len,
+                table: U32::new(table),
+                argument: U64::new(argument),
+            },
+            key,
+            value,
+        )
+    }
+
+    /// Parses a request without an operation's id.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or the request has an operation's id.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::parse_with_id(bytes)? {
+            (request, None) => Ok(request),
+            (_, Some(_)) => Err(Malformed::Id(bytes[0] & !WITH_ID)),
+        }
+    }
+
+    /// Parses a request, and its operation's id if it has one.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or an operation that changes no object has an id.
+    #[inline]
+    pub fn parse_with_id(bytes: &'a [u8]) -> Result<(Self, Option<OperationId>), Malformed> {
+        let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
+            return Err(Malformed::Short(bytes.len()));
+        };
+        if header.op & WITH_ID == 0 {
+            return Ok((Self::parse_op(header, rest)?, None));
+        }
+        let Ok((id, rest)) = OperationIdBytes::ref_from_prefix(rest) else {
+            return Err(Malformed::Short(bytes.len()));
+        };
+        let header = RequestHeader { op: header.op & !WITH_ID, ..*header };
+        let request = Self::parse_op(&header, rest)?;
+        if !request.changes_object() {
+            return Err(Malformed::Id(header.op));
+        }
+        Ok((request, Some(OperationId::of(id))))
+    }
+
+    #[inline]
+    fn parse_op(header: &RequestHeader, rest: &'a [u8]) -> Result<Self, Malformed> {
+        let key_len = usize::from(header.key_len.get());
+        if key_len > rest.len() {
+            return Err(Malformed::Short(REQUEST_BYTES + rest.len()));
+        }
+        let (key, value) = rest.split_at(key_len);
+        if (backup::FIRST..=backup::LAST).contains(&header.op) {
+            return match key {
+                [] => BackupRequest::parse(header, value).map(Self::Backup),
+                key => Err(Malformed::Trailing(key.len())),
+            };
+        }
+        let (table, argument) = (header.table.get(), header.argument.get());
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0
+        {
+            return Err(Malformed::Table(table));
+        }
+        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS) && !value.is_empty() {
+            return Err(Malformed::Trailing(value.len()));
+        }
+        let name = || match str::from_utf8(key) {
+            Ok(name) if (1..=MAX_TABLE_NAME).contains(&name.len()) => Ok(name),
+            _ => Err(Malformed::Name),
+        };
+        let seen = || {
+            ClusterSeen::ref_from_bytes(key)
+                .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))
+        };
+        let keyless = |request| {
+            if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) }
+        };
+        match header.op {
+            READ => Ok(Self::Read { table, key }),
+            WRITE | ECHO if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
+            WRITE => Ok(Self::Write {
+                table,
+                key,
+                value,
+                condition: Condition::parse(header.condition, argument)?,
+            }),
+            REMOVE => Ok(Self::Remove {
+                table,
+                key,
+                condition: Condition::parse(header.condition, argument)?,
+            }),
+            INCREMENT_I64 => Ok(Self::IncrementI64 { table, key, delta: argument.cast_signed() }),
+            INCREMENT_F64 => Ok(Self::IncrementF64 { table, key, delta: f64::from_bits(argument) }),
+            SCAN => match header.condition {
+                0 => keyless(Self::Scan { table, after: None }),
+                CONTINUE => keyless(Self::Scan { table, after: Some(argument) }),
+                other => Err(Malformed::Condition(other)),
+            },
+            TABLE_STATS => keyless(Self::TableStats { table }),
+            SERVER_STATS => keyless(Self::ServerStats),
+            ECHO => keyless(Self::Echo { table, value }),
+            CREATE_TABLE if table as usize > MAX_TABLETS => Err(Malformed::Tablets(table)),
+            CREATE_TABLE => Ok(Self::CreateTable { name: name()?, tablets: table }),
+            DROP_TABLE => Ok(Self::DropTable { name: name()? }),
+            FIND_TABLE => Ok(Self::FindTable { name: name()? }),
+            LOCATE_TABLE => keyless(Self::LocateTable { table }),
+            LIST_TABLES => keyless(Self::ListTables),
+            LIST_SERVERS => keyless(Self::ListServers),
+            WHO_LEADS => keyless(Self::WhoLeads),
+            ENLIST => {
+                let rack = str::from_utf8(value)
+                    .ok()
+                    .filter(|rack| rack.is_empty() || crate::is_rack(rack));
+                let (locator, rack) = (name()?, rack.ok_or(Malformed::Rack)?);
+                Ok(Self::Enlist {
+                    server: table,
+                    cluster: argument,
+                    copies: header.condition,
+                    locator,
+                    rack,
+                })
+            }
+            ASSIGNMENTS => Ok(Self::Assignments { server: table, known: argument, seen: seen()? }),
+            COPY_CATALOG => Ok(Self::CopyCatalog { server: table, seen: seen()? }),
+            VOID => keyless(Self::Void { server: table, segment: argument }),
+            RECOVERED => {
+                let part = RecoveredPart::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let failure =
+                    str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
+                Ok(Self::Recovered {
+                    server: table,
+                    part,
+                    failure: failure.ok_or(Malformed::Name)?,
+                })
+            }
+            MOVE_TABLET => {
+                let range = RangeBytes::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let to = u32::try_from(argument).map_err(|_| Malformed::Server(u32::MAX))?;
+                range.range().ok_or(Malformed::Range)?;
+                Ok(Self::MoveTablet { table, to, range })
+            }
+            LOADS => {
+                let loads =
+                    <[Load]>::ref_from_bytes(value).ok().filter(|loads| loads.len() <= MAX_LOADS);
+                let loads =
+                    loads.filter(|loads| loads.iter().all(|load| load.range.range().is_some()));
+                keyless(Self::Loads {
+                    server: table,
+                    capacity: argument,
+                    loads: loads.ok_or(Malformed::Range)?,
+                })
+            }
+            DRAIN if header.condition > 1 => Err(Malformed::Condition(header.condition)),
+            DRAIN => keyless(Self::Drain { server: table, drain: header.condition == 1 }),
+            COLLECT => {
+                let from = MoveCursor::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let stage =
+                    MoveStage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
+                Ok(Self::Collect { order: argument, stage, from })
+            }
+            other => Err(Malformed::Op(other)),
+        }
+    }
+}
