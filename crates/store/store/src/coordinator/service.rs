@@ -1,10 +1,14 @@
 //! The coordinator as a service. It answers a poll when there are newer assignments, a change when
 //! the servers concerned have applied the change, and other requests at once.
 
+mod waiting;
+
+pub use self::waiting::{APPLY_TIMEOUT, MAX_WAITING, POLL};
+use self::waiting::{PendingChange, PendingPoll};
 use super::REMEDY;
 use super::catalog::{Catalog, Refusal};
 use super::election::TAKEOVER_GRACE;
-use super::members::{Membership, RENEWAL};
+use super::members::Membership;
 use super::metadata::Metadata;
 use super::office::{LeaderLease, LeaderMailbox, LeaderTerm};
 use crate::answers::{answer, answer_text, denied};
@@ -22,28 +26,6 @@ use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long the poll of a server without a lease stays unanswered while there are no newer
-/// assignments. It is less than the time after which the server's client considers a request lost.
-pub const POLL: Duration = Duration::from_millis(250);
-
-const _: () = assert!(
-    POLL.as_millis() < sprat_client::ATTEMPT_TIMEOUT.as_millis(),
-    "else no question is ever answered"
-);
-
-/// How long the poll of a server that recovers or moves tablets stays unanswered. The server can
-/// report its result only after it got the reply.
-const BUSY_POLL: Duration = Duration::from_millis(5);
-
-/// How long a client's change waits for the servers concerned to apply it. After that the client
-/// gets the reply anyway, because the change is durable.
-pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The largest number of polls that wait at once; further polls are answered with `Retry`. The
-/// number also limits pending changes: a session may always have one pending change, and more only
-/// while it has fewer than could still be added.
-pub const MAX_WAITING: usize = 4096;
-
 /// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached, or no buffer is left.
 const BUSY_MICROS: u32 = 10_000;
 
@@ -52,24 +34,6 @@ const LATER_MICROS: u32 = 100_000;
 
 /// The shortest time between two warnings that the metadata do not fit a server's data.
 const FOREIGN_WARNING_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The poll of a server, waiting for newer assignments.
-struct PendingPoll {
-    id: RequestId,
-    server: u32,
-    known: u64,
-    arrived: Nanos,
-    until: Nanos,
-}
-
-/// A client's change, waiting for the servers concerned to apply it.
-struct PendingChange {
-    id: RequestId,
-    servers: Vec<u32>,
-    version: u64,
-    until: Nanos,
-    table: Option<TableRecord>,
-}
 
 /// The state of a coordinator that is one of several.
 struct Candidacy<M> {
@@ -230,28 +194,6 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Replies to a change once `servers` have applied the catalog's present version, or after
-    /// [`APPLY_TIMEOUT`]. If the session has too many pending changes, asks it to retry.
-    fn await_applied(
-        &mut self,
-        now: Nanos,
-        id: RequestId,
-        mut servers: Vec<u32>,
-        table: Option<TableRecord>,
-    ) -> Outcome<u32> {
-        servers.sort_unstable();
-        servers.dedup();
-        // A session may have another pending change as long as it has fewer than could still be
-        // added, so that no client keeps others from making changes.
-        let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
-        if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
-            return Outcome::Retry(BUSY_MICROS);
-        }
-        let (version, until) = (self.catalog.version(), now + APPLY_TIMEOUT);
-        self.changes.push(PendingChange { id, servers, version, until, table });
-        Outcome::Pending
-    }
-
     fn enlist(
         &mut self,
         now: Nanos,
@@ -345,52 +287,6 @@ impl<M: Metadata> Coordinator<M> {
     fn copy_catalog(&mut self) -> Outcome<u32> {
         let copy = self.catalog.copy();
         self.reply(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
-    }
-
-    /// Holds the poll of a server that has version `known` until there are newer assignments.
-    fn poll_assignments(
-        &mut self,
-        now: Nanos,
-        id: RequestId,
-        server: u32,
-        known: u64,
-    ) -> Outcome<u32> {
-        if !self.members.polled(now, server, known, &self.catalog) {
-            // The server enlisted before a restart of the coordinator, or it never enlisted, or it
-            // was declared dead.
-            let version = self.catalog.version();
-            return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
-        }
-        if self.polls.len() >= MAX_WAITING {
-            return Outcome::Retry(BUSY_MICROS);
-        }
-        let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // Only one poll per server waits: a newer poll shows that the server does not await the
-        // reply to the older one. The older poll gets a reply nevertheless, because otherwise the
-        // server could never use its request slot in the session again.
-        if let Some(at) = self.polls.iter().position(|poll| poll.server == server) {
-            let PendingPoll { id, known, .. } = self.polls.swap_remove(at);
-            self.session = id.session();
-            let outcome = self.assignments(now, server, known);
-            self.ready.push_back((id, outcome));
-        }
-        let hold = match (leased, self.members.is_busy(server, &self.catalog)) {
-            (true, true) => BUSY_POLL,
-            (true, false) => RENEWAL,
-            (false, _) => POLL,
-        };
-        let until = now + hold;
-        self.polls.push(PendingPoll { id, server, known, arrived: now, until });
-        Outcome::Pending
-    }
-
-    fn assignments(&mut self, now: Nanos, server: u32, known: u64) -> Outcome<u32> {
-        if let Some(reason) = &self.behind {
-            return answer_text(&mut self.bodies, Status::WrongCluster, reason);
-        }
-        let assignment = self.members.assignment(now, (server, known), &self.catalog);
-        let version = self.catalog.version();
-        self.reply(Status::Ok, version, |out| assignment.encode(out))
     }
 
     /// Records that recovery must not use open heads of a live server's log below `segment`.
@@ -514,29 +410,6 @@ impl<M: Metadata> Coordinator<M> {
         self.catalog = Catalog::absent();
         self.members = Membership::default();
         self.complete_all();
-    }
-
-    /// Completes all pending requests when leadership is lost: polls fail with `NotLeading`;
-    /// changes, which are durable, succeed.
-    fn complete_all(&mut self) {
-        for poll in std::mem::take(&mut self.polls) {
-            self.session = poll.id.session();
-            let outcome = self.not_leading();
-            self.ready.push_back((poll.id, outcome));
-        }
-        for change in std::mem::take(&mut self.changes) {
-            self.session = change.id.session();
-            let outcome = self.reply_changed(change.table, change.version);
-            self.ready.push_back((change.id, outcome));
-        }
-    }
-
-    /// Replies that a change was made.
-    fn reply_changed(&mut self, table: Option<TableRecord>, version: u64) -> Outcome<u32> {
-        match table {
-            Some(table) => self.reply_table(&table),
-            None => Outcome::Reply(answer(Status::Ok, false, 0, version, Repeat::Retain)),
-        }
     }
 
     /// Checks whether the sender's role and rights allow the request; returns the refusal if not.
@@ -746,45 +619,5 @@ impl<M: Metadata> Service for Coordinator<M> {
         let members =
             self.behind.is_none().then(|| self.members.next_deadline(&self.catalog)).flatten();
         polls.chain(changes).chain(valid).chain(members).min()
-    }
-}
-
-impl<M: Metadata> Coordinator<M> {
-    /// Replies to the polls and changes that are due.
-    fn answer_due(&mut self, now: Nanos) {
-        let version = self.catalog.version();
-        let mut due = Vec::new();
-        self.polls.retain(|poll| {
-            // A poll that arrived in this iteration of the loop is answered in the next. If the
-            // process was suspended in between, this iteration's `now` may be older than the poll.
-            // A lease that is counted from `now` would then end before the lease that the server
-            // itself counts.
-            let keep = poll.arrived >= now || (poll.known == version && now < poll.until);
-            if !keep {
-                due.push((poll.id, poll.server, poll.known));
-            }
-            keep
-        });
-        for (id, server, known) in due {
-            self.session = id.session();
-            let outcome = self.assignments(now, server, known);
-            self.ready.push_back((id, outcome));
-        }
-        let members = &self.members;
-        let mut done = Vec::new();
-        self.changes.retain_mut(|change| {
-            let applied =
-                change.servers.iter().all(|&server| members.has_applied(server, change.version));
-            let keep = !applied && now < change.until;
-            if !keep {
-                done.push((change.id, change.table.take()));
-            }
-            keep
-        });
-        for (id, table) in done {
-            self.session = id.session();
-            let outcome = self.reply_changed(table, version);
-            self.ready.push_back((id, outcome));
-        }
     }
 }
