@@ -1,6 +1,6 @@
 //! The asynchronous client: futures that a thread completes, which waits for the answers.
 
-use crate::blocking::Options;
+use crate::blocking::{Options, StoredAnswer};
 use crate::core::{Core, check};
 use crate::error::Error;
 use crate::operations::{
@@ -243,24 +243,13 @@ impl Runner {
             }
             let mut ended = Vec::new();
             let polled = self.core.poll(now, &mut |tag, answer| {
-                let answer = answer.map(|answer| (answer, answer.body.to_vec()));
-                ended.push((
-                    tag,
-                    answer.map(|(answer, body)| (answer.status, answer.count, answer.number, body)),
-                ));
+                ended.push((tag, answer.map(|answer| StoredAnswer::of(&answer))));
             });
             for (tag, answer) in ended {
                 worked = true;
                 let Some(finish) = self.in_progress.remove(&tag) else { continue };
-                match answer {
-                    Ok((status, count, number, body)) => {
-                        finish(
-                            &mut self.core,
-                            Ok(Answer { status, more: false, count, number, body: &body }),
-                        );
-                    }
-                    Err(error) => finish(&mut self.core, Err(error)),
-                }
+                let answer = answer.as_ref().map(StoredAnswer::answer);
+                finish(&mut self.core, answer.map_err(Error::clone));
             }
             if let Err(error) = polled {
                 // Without a working driver no answer can arrive.

@@ -67,8 +67,8 @@ impl Options {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Ticket(u64);
 
-/// A copy of an answer, kept until the caller waits for it.
-struct StoredAnswer {
+/// A copy of an answer, kept until its operation takes it.
+pub(crate) struct StoredAnswer {
     status: Status,
     more: bool,
     count: u32,
@@ -77,12 +77,12 @@ struct StoredAnswer {
 }
 
 impl StoredAnswer {
-    fn of(answer: &Answer<'_>) -> Self {
+    pub(crate) fn of(answer: &Answer<'_>) -> Self {
         let Answer { status, more, count, number, body } = *answer;
         Self { status, more, count, number, body: body.to_vec() }
     }
 
-    fn answer(&self) -> Answer<'_> {
+    pub(crate) fn answer(&self) -> Answer<'_> {
         Answer {
             status: self.status,
             more: self.more,

@@ -35,6 +35,16 @@ fn futures_end_on_any_executor() {
             write.await.unwrap();
         }
         assert_eq!(client.get(table, &7u32.to_le_bytes()).await.unwrap().unwrap().value, b"value");
+        let (mut rows, mut after) = (0, None);
+        loop {
+            let page = client.scan(table, after).await.unwrap();
+            rows += page.rows.len();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(rows, 500, "a scan of several pages returns every object");
         let conflict = client.put_if(table, &7u32.to_le_bytes(), b"again", Condition::Absent).await;
         assert!(matches!(conflict, Err(Error::Conflict { current: Some(_) })));
         assert_eq!(client.get(table, b"nobody").await.unwrap(), None);
