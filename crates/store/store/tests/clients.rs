@@ -39,6 +39,7 @@ fn futures_end_on_any_executor() {
         loop {
             let page = client.scan(table, after).await.unwrap();
             rows += page.rows.len();
+            assert!(rows <= 500, "no object comes twice");
             after = page.next;
             if after.is_none() {
                 break;

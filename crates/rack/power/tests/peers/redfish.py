@@ -15,7 +15,13 @@ from werkzeug.serving import make_server
 way, logins, *certificate = sys.argv[1:]
 app = main.app
 app.configure(extra_config={"SUSHY_EMULATOR_FAKE_DRIVER": True, "SUSHY_EMULATOR_AUTH_FILE": logins})
-LINKS = {"old": ["Power"], "new": ["EnvironmentMetrics", "Power"], "supplies": ["PowerSubsystem"], "partly": ["PowerSubsystem"], "none": []}
+LINKS = {
+    "old": ["Power"],
+    "new": ["EnvironmentMetrics", "Power"],
+    "supplies": ["PowerSubsystem"],
+    "partly": ["PowerSubsystem"],
+    "none": [],
+}
 
 
 @app.after_request
@@ -32,6 +38,7 @@ def links(answer):
 def power(identity, what):
     base = f"/redfish/v1/Chassis/{identity}/PowerSubsystem/PowerSupplies"
     supply = what.split("/")[2] if what.count("/") > 1 else ""
+    has_metrics = way != "partly" or supply != "2"
     told = {
         "Power": {"PowerControl": [{"MemberId": "0", "PowerConsumedWatts": 344}, {"MemberId": "1", "PowerConsumedWatts": 90}]},
         "EnvironmentMetrics": {"PowerWatts": {"Reading": 74.5}},
@@ -40,7 +47,7 @@ def power(identity, what):
         f"PowerSubsystem/PowerSupplies/{supply}": {
             "Name": f"Supply {supply}",
             "Status": {"State": "Absent" if supply == "3" else "Enabled"},
-            "Metrics": {} if way == "partly" and supply == "2" else {"@odata.id": f"{base}/{supply}/Metrics"},
+            "Metrics": {"@odata.id": f"{base}/{supply}/Metrics"} if has_metrics else {},
         },
         f"PowerSubsystem/PowerSupplies/{supply}/Metrics": {"InputPowerWatts": {"Reading": None if supply == "3" else 50.25}},
     }

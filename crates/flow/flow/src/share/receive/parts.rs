@@ -49,7 +49,7 @@ pub(in crate::share) struct Parts {
 struct Kept {
     /// For each part, its bytes on the disk.
     bytes: HashMap<Key, u64>,
-    /// While a sweep is under way: what changed since its begin, `None` for parts that are no
+    /// While a sweep is under way: what has changed since it began, `None` for parts that are no
     /// longer kept. The sweep may have seen them before the change.
     changed: Option<HashMap<Key, Option<u64>>>,
 }

@@ -151,7 +151,7 @@ impl World {
     /// Checks that each closed segment of each live server's log has all its replicas. The error
     /// says which segments lack replicas, or that no coordinator leads.
     fn is_whole(&self) -> Result<(), String> {
-        let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
+        let Some(leading) = self.leading() else { return Err("no coordinator leads".into()) };
         let catalog = leading.catalog();
         let server_by_id =
             |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
