@@ -3,6 +3,11 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::time::Duration;
+
+/// How long tests wait for something that must happen: far longer than it takes even where other
+/// programs use all cores. A test whose limit was 10 s failed there.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reports that a test cannot run on this machine, and `why`. The report goes to standard error,
 /// and as a line to the file that the environment variable `SPRAT_SKIPS` names. `make test` prints

@@ -2,12 +2,10 @@
 
 use sprat_pace::path::{self, Path};
 use sprat_pace::{Pace, Pacer};
+use sprat_testing::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-
-/// Limit on the time for something that should happen at once.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("[::1]:0").unwrap();

@@ -7,7 +7,7 @@ use sprat_lab::hosts::{
     Cable, CableEnd, Commands, Event, Host, HostsError, HostsPlan, Interface, Job, LabHosts,
     Leftover, Route, StateDir, Stream, down, join, missing_privileges, within,
 };
-use sprat_testing::skip;
+use sprat_testing::{PATIENCE, skip};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -16,9 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-/// Limit on the time of a step: far longer than any step takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Environment variable for the owner process: the directory of its lab's state, and the lab's
 /// name.

@@ -4,16 +4,13 @@
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};
 use sprat_lab::topology::{RunningLab, Topology, ready};
-use sprat_testing::skip;
+use sprat_testing::{PATIENCE, skip};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-/// Limit on the time of a step: far longer than any step takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn two_sites_are_as_far_apart_as_they_say() {

@@ -7,12 +7,10 @@ use sprat_load::{
     Arrivals, Cassandra, Consistency, FinishedLoad, Load, LoadError, LoadTarget as _, Operation,
     Operations, RunningLoad, Step, Workload,
 };
+use sprat_testing::PATIENCE;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use support::Node;
-
-/// How long a run may take: its duration, its timeouts, and a margin.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn load(node: &Node, rate: f64, seconds: u64, workload: Workload) -> Load {
     let step = Step { rate, duration: Duration::from_secs(seconds) };

@@ -5,13 +5,11 @@ use sprat_load::{
     Answer, Failure, FinishedLoad, Load, LoadError, LoadTarget, Operation, RunningLoad, Step,
     Workload,
 };
+use sprat_testing::PATIENCE;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long a run may take: far longer than any takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Threads that send and receive in a load.
 const THREADS: u32 = 2;

@@ -4,7 +4,7 @@
 
 use sprat_plan::power::Sensor as Described;
 use sprat_power::{Cause, Error, Reading, Sensor, Watts};
-use sprat_testing::skip;
+use sprat_testing::{PATIENCE, skip};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A program that is killed at the end of the test.
 struct Peer {

@@ -4,14 +4,12 @@
 
 pub(crate) mod network;
 
+pub(crate) use sprat_testing::PATIENCE;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sprat_net::{Driver, Transmit};
-
-/// Far longer than anything should take on loopback.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 

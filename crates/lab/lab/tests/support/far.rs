@@ -8,10 +8,8 @@ use sprat_lab::frame::{Packet, Received};
 use sprat_lab::line::LineSettings;
 use sprat_lab::memory::{Memory, ReceiveBuffer};
 use sprat_lab::port::{Port, Sent, pair};
-use std::time::{Duration, Instant};
-
-/// Limit on the time of a step: far longer than any step takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use sprat_testing::PATIENCE;
+use std::time::Instant;
 
 /// The far end of one port of a box.
 pub(crate) struct Far {

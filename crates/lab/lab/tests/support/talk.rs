@@ -2,12 +2,10 @@
 
 use crate::support::hosts::{Host, Running};
 use sprat_lab::line::LineSettings;
+pub(crate) use sprat_testing::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-
-/// Limit on the time of a step: far longer than any step takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the settings of a line that only delays packets.
 pub(crate) fn delayed(delay: Duration) -> LineSettings {

@@ -7,15 +7,13 @@ mod process;
 use process::EtcdProcess;
 use sprat_store::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MAX_CHANGES, MetadataEtcd};
 use sprat_store::coordinator::{Catalog, Metadata, MetadataError, Refusal};
+use sprat_testing::PATIENCE;
 use sprat_wire::tablet::Tablet;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
-
-/// How long etcd may take for a response on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn place(etcd: &EtcdProcess, name: &str) -> EtcdPlace {
     EtcdPlace::new(&etcd.url, name).unwrap().waiting(PATIENCE)

@@ -1,13 +1,11 @@
 //! A real etcd for one test: on loopback ports that the kernel chose, with its data in a temporary
 //! directory.
 
+use sprat_testing::PATIENCE;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long etcd may take to start: far more than it needs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Attempts to start etcd: another process may take a port between the kernel's choice and etcd's
 /// start.

@@ -5,6 +5,7 @@ pub(crate) mod kills;
 pub(crate) mod racks;
 pub(crate) mod small;
 
+pub(crate) use sprat_testing::PATIENCE;
 pub(crate) use sprat_testing::skip;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -12,9 +13,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Limit on the time for a server to start, or a command to end: far more than either needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Locators of a coordinator and of servers. The kernel chooses the ports.
 pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
