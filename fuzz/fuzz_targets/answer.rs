@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_wire::op::{Answer, Items, Records};
+use sprat_wire::op::{Answer, BatchItems, Items, Records};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(answer) = Answer::parse(bytes) else { return };
@@ -10,6 +10,10 @@ fuzz_target!(|bytes: &[u8]| {
         .map_while(|item| item.map(|item| item.key.len() + item.value.len()))
         .sum();
     assert!(taken <= answer.body.len());
+    if let Ok(items) = BatchItems::parse(answer.body) {
+        let count = items.len();
+        assert_eq!(items.map(Answer::parse).count(), count);
+    }
     let mut tables = Records::new(answer.body);
     while !tables.is_done() && tables.table().is_some() {}
     let mut servers = Records::new(answer.body);

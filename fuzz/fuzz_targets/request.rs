@@ -1,10 +1,18 @@
-//! Requests. A request that parses is encoded to a request that parses to an equal one.
+//! Requests. A request that parses is encoded to a request that parses to an equal one. So is each
+//! item of a batch.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sprat_wire::op::Request;
 
 fuzz_target!(|bytes: &[u8]| {
+    round_trip(bytes);
+    if let Ok(Request::Batch { items }) = Request::parse(bytes) {
+        items.for_each(round_trip);
+    }
+});
+
+fn round_trip(bytes: &[u8]) {
     let Ok((request, id)) = Request::parse_with_id(bytes) else { return };
     let (header, key, value) = request.parts();
     let header = if id.is_some() { header.with_id() } else { header };
@@ -14,4 +22,4 @@ fuzz_target!(|bytes: &[u8]| {
     let parsed = Request::parse_with_id(&again).expect("what we write, we read");
     // Compared as text, since an f64 that is NaN is not equal to itself.
     assert_eq!(format!("{parsed:?}"), format!("{:?}", (request, id)));
-});
+}

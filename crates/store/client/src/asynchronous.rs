@@ -1,5 +1,6 @@
 //! The asynchronous client: futures that a thread completes, which waits for the answers.
 
+use crate::batch::{BATCH_WINDOW, Batch, BatchKind, BatchResult};
 use crate::blocking::{Options, StoredAnswer};
 use crate::core::{Core, check};
 use crate::error::Error;
@@ -34,6 +35,20 @@ struct Submission {
     finish: Finish,
 }
 
+impl Submission {
+    fn new(request: &Request<'_>, recipient: Recipient, finish: Finish) -> Self {
+        let (header, key, value) = request.parts();
+        Self { request: [header.as_bytes(), key, value].concat(), recipient, finish }
+    }
+}
+
+/// The results of a batch, as far as they have arrived.
+struct BatchEnd {
+    results: Vec<Option<Result<BatchResult, Error>>>,
+    left: usize,
+    end: Completer<Vec<Result<BatchResult, Error>>>,
+}
+
 /// A client of a cluster that can be cloned and shared between threads.
 ///
 /// Each method submits an operation and returns a [`Call`], a future for any executor. One thread,
@@ -42,7 +57,7 @@ struct Submission {
 /// when its method is called, not when the future is first polled.
 #[derive(Clone)]
 pub struct AsyncClient {
-    submissions: SyncSender<Submission>,
+    submissions: SyncSender<Vec<Submission>>,
     wake_handle: WakeHandle,
     /// The coordinator's locator, for errors.
     coordinator: Arc<str>,
@@ -102,6 +117,17 @@ impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
         if !self.completed {
             self.complete(Err(Error::Endpoint("the client's thread has ended".into())));
+        }
+    }
+}
+
+impl BatchEnd {
+    fn set(&mut self, at: usize, result: Result<BatchResult, Error>) {
+        self.results[at] = Some(result);
+        self.left -= 1;
+        if self.left == 0 {
+            let results = std::mem::take(&mut self.results);
+            self.end.complete(Ok(results.into_iter().flatten().collect()));
         }
     }
 }
@@ -182,14 +208,55 @@ impl AsyncClient {
             let parsed = context.parse(answer, parse);
             end.complete(parsed.and_then(|parsed| finish(core, parsed)));
         });
-        let (header, key, value) = request.parts();
-        let request = [header.as_bytes(), key, value].concat();
-        match self.submissions.try_send(Submission { request, recipient, finish }) {
+        self.hand_over(vec![Submission::new(&request, recipient, finish)], state)
+    }
+
+    fn hand_over<T>(
+        &self,
+        submissions: Vec<Submission>,
+        state: Arc<Mutex<CallState<T>>>,
+    ) -> Call<T> {
+        match self.submissions.try_send(submissions) {
             Ok(()) => self.wake_handle.ring(),
             Err(TrySendError::Full(_)) => return Call::ended(Error::TooManyPending(MAX_QUEUED)),
             Err(TrySendError::Disconnected(_)) => {} // dropping `finish` completes the call
         }
         Call { state }
+    }
+
+    /// Executes the operations of a batch; the results are in the order of the batch.
+    ///
+    /// Each result is as of the operation alone: an error of one operation does not concern the
+    /// others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations fails with
+    /// [`Error::TooManyPending`].
+    pub fn batch(&self, batch: &Batch<'_>) -> Call<Vec<Result<BatchResult, Error>>> {
+        if batch.len() > BATCH_WINDOW {
+            return Call::ended(Error::TooManyPending(BATCH_WINDOW));
+        }
+        let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
+        let mut end = Completer { state: Arc::clone(&state), completed: false };
+        if batch.is_empty() {
+            end.complete(Ok(Vec::new()));
+            return Call { state };
+        }
+        let results = batch.requests.iter().map(|_| None).collect();
+        let shared = Arc::new(Mutex::new(BatchEnd { results, left: batch.len(), end }));
+        let submission = |(at, request): (usize, &Request<'_>)| {
+            if let Err(error) = check(request) {
+                lock(&shared).set(at, Err(error));
+                return None;
+            }
+            let (shared, server) = (Arc::clone(&shared), Arc::clone(&self.coordinator));
+            let (table, kind) = (request.table().unwrap_or_default(), BatchKind::of(request));
+            let finish: Finish = Box::new(move |_, answer| {
+                let context = AnswerContext { server: &server, table, name: "", any_status: false };
+                let result = context.parse(answer, |answer| kind.result(answer));
+                lock(&shared).set(at, result);
+            });
+            Some(Submission::new(request, Recipient::ByRequest, finish))
+        };
+        let submissions = batch.requests.iter().enumerate().filter_map(submission).collect();
+        self.hand_over(submissions, state)
     }
 }
 
@@ -213,7 +280,7 @@ operations!(methods);
 struct Runner {
     core: Core,
     idle: Idle,
-    inbox: Receiver<Submission>,
+    inbox: Receiver<Vec<Submission>>,
     timeout: Duration,
     in_progress: HashMap<u64, Finish>,
 }
@@ -230,10 +297,19 @@ impl Runner {
             let mut worked = false;
             loop {
                 match self.inbox.try_recv() {
-                    Ok(submission) => {
-                        tag += 1;
+                    Ok(submissions) => {
                         worked = true;
-                        self.begin(now, tag, submission);
+                        let together = submissions.len() > 1;
+                        if together {
+                            self.core.begin_batch();
+                        }
+                        for submission in submissions {
+                            tag += 1;
+                            self.begin(now, tag, submission);
+                        }
+                        if together {
+                            self.core.send_batch(now);
+                        }
                     }
                     Err(error) => {
                         connected = error != std::sync::mpsc::TryRecvError::Disconnected;

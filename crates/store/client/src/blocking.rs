@@ -1,5 +1,6 @@
 //! The blocking client.
 
+use crate::batch::{BATCH_WINDOW, Batch, BatchKind, BatchResult};
 use crate::core::Core;
 use crate::error::Error;
 use crate::operations::{
@@ -163,6 +164,24 @@ impl Client {
         Ok(Ticket(tag))
     }
 
+    /// Submits operations without waiting for them, as [`submit`](Self::submit) does each; those on
+    /// single objects share a request to each server. [`Batch`] is more convenient.
+    ///
+    /// # Errors
+    /// Each result has the errors of [`submit`](Self::submit).
+    pub fn submit_together(&mut self, requests: &[Request<'_>]) -> Vec<Result<Ticket, Error>> {
+        let now = self.now();
+        self.core.begin_batch();
+        let submitted = requests.iter().map(|request| {
+            let tag = self.next_tag();
+            self.core.submit(now, tag, request, now + self.timeout).map(|()| Ticket(tag))
+        });
+        let submitted = submitted.collect();
+        self.core.send_batch(now);
+        self.core.flush();
+        submitted
+    }
+
     /// Waits for the answer to a submitted operation and passes it to `take`. A status other than
     /// `Ok` and `NotFound` is an error.
     ///
@@ -202,6 +221,26 @@ impl Client {
             assert!(self.core.pending() > 0, "a ticket is waited for once");
             self.iterate(None)?;
         }
+    }
+
+    /// Executes the operations of a batch, and returns their results in the order of the batch.
+    ///
+    /// Each result is as of the operation alone: an error of one operation does not concern the
+    /// others. The operations are sent [`BATCH_WINDOW`] at a time.
+    pub fn batch(&mut self, batch: &Batch<'_>) -> Vec<Result<BatchResult, Error>> {
+        let mut results = Vec::with_capacity(batch.len());
+        for requests in batch.requests.chunks(BATCH_WINDOW) {
+            let submitted = self.submit_together(requests);
+            let server = Rc::clone(&self.coordinator);
+            results.extend(requests.iter().zip(submitted).map(|(request, submitted)| {
+                let table = request.table().unwrap_or_default();
+                let context = AnswerContext { server: &server, table, name: "", any_status: false };
+                self.wait_any_status(submitted?, |answer| {
+                    context.parse(Ok(*answer), |answer| BatchKind::of(request).result(answer))
+                })?
+            }));
+        }
+        results
     }
 
     /// Turns the client into its [`Core`], for load generators. The caller must have waited for all

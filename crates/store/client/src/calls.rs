@@ -1,5 +1,9 @@
 //! Operations in progress.
 
+mod batches;
+
+use self::batches::Batches;
+pub(crate) use self::batches::Carried;
 use crate::error::Error;
 use crate::places::TableLocation;
 use crate::session::Session;
@@ -142,6 +146,7 @@ pub(crate) struct Calls {
     client: u64,
     entries: Vec<RequestSlot>,
     free: Vec<u32>,
+    batches: Batches,
     spare: Vec<Vec<u8>>,
     /// Operations to send again, each with the time at which to do so.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
@@ -163,6 +168,7 @@ impl Calls {
             client,
             entries: Vec::new(),
             free: Vec::new(),
+            batches: Batches::default(),
             spare: Vec::new(),
             due: BinaryHeap::new(),
             doubted: Vec::new(),
@@ -444,11 +450,13 @@ impl Calls {
         None
     }
 
+    /// Handles the answer to an operation, or the failure of its call. An answer of `None` cannot
+    /// be parsed.
     fn end(
         &mut self,
         now: Nanos,
         index: u32,
-        result: Result<Response<'_>, CallFailure>,
+        result: Result<Option<Answer<'_>>, CallFailure>,
         sink: AnswerSink<'_>,
     ) {
         if self.pending(index).given_up {
@@ -456,9 +464,8 @@ impl Calls {
             return;
         }
         match result {
-            Ok(response) => {
+            Ok(answer) => {
                 self.any_answered = true;
-                let answer = Answer::parse(&response);
                 let pending = *self.pending(index);
                 if !self.silent.is_empty() {
                     self.silent.retain(|&(target, _)| target != pending.target);
@@ -472,6 +479,9 @@ impl Calls {
                     // moved or was dropped.
                     self.doubted.push(table);
                     return self.retry(now, index);
+                }
+                if answer.is_some_and(|answer| answer.status == Status::Busy) {
+                    return self.retry(now, index); // which ends it at its deadline
                 }
                 if let Some(answer) =
                     answer.filter(|answer| pending.to_leader && answer.status == Status::NotLeading)
@@ -596,6 +606,13 @@ impl Handler for Completions<'_> {
             .iter()
             .find(|session| session.id == call.session())
             .expect("a session of this port");
-        self.calls.end(now, session.slots[call.slot()], result, self.sink);
+        match session.slots[call.slot()] {
+            Carried::One(index) => {
+                let answer = result.as_deref().map(Answer::parse).map_err(|failure| *failure);
+                self.calls.end(now, index, answer, self.sink);
+            }
+            Carried::Batch(number) => self.calls.end_batch(now, number, result, self.sink),
+            Carried::Nothing => unreachable!("a call was made in this slot"),
+        }
     }
 }

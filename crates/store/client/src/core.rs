@@ -8,7 +8,9 @@
 mod counts;
 
 use self::counts::{COUNT_TAG, Count, CountAnswer};
-use crate::calls::{ATTEMPT_TIMEOUT, AnswerDelivery, AnswerSink, Calls, Pending, RepeatRule};
+use crate::calls::{
+    ATTEMPT_TIMEOUT, AnswerDelivery, AnswerSink, Calls, Carried, Pending, RepeatRule,
+};
 use crate::error::Error;
 use crate::member::TimedIdentity;
 use crate::operations::Recipient;
@@ -85,6 +87,9 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
+    /// The operations of the batch that is being gathered, each with its server; `None`: no batch
+    /// is being gathered.
+    gathered: Option<Vec<(ServerHandle, u32)>>,
     /// Number of rounds so far: see [`COUNT_TAG`].
     rounds: u64,
     /// Coordinators that have refused connections, as long as no coordinator has answered. `None`:
@@ -163,6 +168,7 @@ impl Core {
             tables: LocationCache::default(),
             locating: HashSet::new(),
             counts: Vec::new(),
+            gathered: None,
             rounds: 0,
             refused: Some(Vec::new()),
             check_old_at: Nanos(0),
@@ -405,9 +411,33 @@ impl Core {
         match set_target {
             Destination::UnservedTable(table) => self.calls.wait_for_server(now, index, table),
             Destination::TableIfMoved(table, _) => self.calls.locate_first(now, index, table),
-            _ => self.ports[target.port].begin(now, index, &mut self.calls),
+            _ => match &mut self.gathered {
+                Some(gathered) if request.object().is_some() => gathered.push((target, index)),
+                _ => self.ports[target.port].begin(now, Carried::One(index), &mut self.calls),
+            },
         }
         Ok(())
+    }
+
+    /// Begins a batch: operations on single objects that are [submitted](Self::submit) from now on
+    /// wait for [`send_batch`](Self::send_batch), and then share a request to each server.
+    pub fn begin_batch(&mut self) {
+        self.gathered.get_or_insert_default();
+    }
+
+    /// Sends the operations that were submitted since [`begin_batch`](Self::begin_batch), with as
+    /// few requests as the limits of a batch allow ([`MAX_BATCH`](sprat_wire::op::MAX_BATCH)). Each
+    /// operation has its own answer, as if it had been sent alone.
+    pub fn send_batch(&mut self, now: Nanos) {
+        let mut gathered = self.gathered.take().unwrap_or_default();
+        // A stable sort: operations on one server keep their order.
+        gathered.sort_by_key(|(server, _)| *server);
+        for group in gathered.chunk_by(|a, b| a.0 == b.0) {
+            let operations: Vec<u32> = group.iter().map(|(_, index)| *index).collect();
+            for carried in self.calls.divide(&operations) {
+                self.ports[group[0].0.port].begin(now, carried, &mut self.calls);
+            }
+        }
     }
 
     /// Sends all requests that were submitted.
@@ -479,7 +509,7 @@ impl Core {
                 self.calls.set_target(index, self.coordinator());
             }
             let port = self.calls.target(index).port;
-            self.ports[port].begin(now, index, &mut self.calls);
+            self.ports[port].begin(now, Carried::One(index), &mut self.calls);
             self.ports[port].flush();
         }
         for (tag, place) in places {

@@ -216,7 +216,9 @@ impl Error {
                 let reason = if body.is_empty() { status.to_string() } else { reason() };
                 Self::Refused { server: server.to_owned(), reason }
             }
-            Status::Ok | Status::NotFound => Self::Protocol { server: server.to_owned() },
+            Status::Ok | Status::NotFound | Status::Busy => {
+                Self::Protocol { server: server.to_owned() }
+            }
         }
     }
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod asynchronous;
+mod batch;
 mod blocking;
 mod calls;
 mod core;
@@ -32,6 +33,7 @@ mod target;
 mod types;
 
 pub use asynchronous::{AsyncClient, Call};
+pub use batch::{BATCH_WINDOW, Batch, BatchResult};
 pub use blocking::{Client, Options, Ticket};
 pub use calls::{ATTEMPT_TIMEOUT, AnswerSink, MAX_PENDING};
 pub use core::{Core, MAX_COORDINATORS, MAX_PORTS};

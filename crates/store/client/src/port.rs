@@ -1,11 +1,13 @@
 //! A transport of a client: a driver, an endpoint on it, and the sessions to servers.
 
-use crate::calls::{AnswerDelivery, Calls};
+use crate::calls::{AnswerDelivery, Calls, Carried};
 use crate::error::Error;
 use crate::session::Session;
 use sprat_net::{AnyDriver, Driver as _, Nanos, StampedTx, stamp};
 use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
+use sprat_wire::op::RequestHeader;
 use std::net::{IpAddr, SocketAddr};
+use zerocopy::IntoBytes as _;
 
 /// The largest number of sessions to one server. The slots of these sessions limit the operations
 /// in progress; further operations wait.
@@ -16,7 +18,8 @@ pub(crate) struct Port {
     driver: AnyDriver,
     endpoint: Endpoint<()>,
     sessions: Vec<Session>,
-    waiting: Vec<u32>,
+    /// What waits for a slot.
+    waiting: Vec<Carried>,
     /// Whether a ping was sent and is not answered yet.
     pinging: bool,
     request_times: RequestTimes,
@@ -83,25 +86,37 @@ impl Port {
         self.endpoint.next_deadline()
     }
 
-    /// Begins the call of an operation, or queues it until a slot is free.
+    /// Begins a call, or queues it until a slot is free.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Nanos, index: u32, calls: &mut Calls) {
-        let peer = calls.target(index).peer;
+    pub(crate) fn begin(&mut self, now: Nanos, carried: Carried, calls: &mut Calls) {
+        let peer = calls.target_of(carried).peer;
         match self.session_for(now, peer) {
-            Some(at) => self.call(now, at, index, calls),
-            None => self.waiting.push(index),
+            Some(at) => self.call(now, at, carried, calls),
+            None => self.waiting.push(carried),
         }
     }
 
-    fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
+    fn call(&mut self, now: Nanos, at: usize, carried: Carried, calls: &mut Calls) {
         let session = &mut self.sessions[at];
-        let (request, deadline) = calls.request(now, index);
         let mut tx =
             StampedTx::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
-        match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
-            Ok(call) => session.slots[call.slot()] = index,
-            Err(CallError::Late) => calls.retry(now, index), // retry ends it at its deadline
-            Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
+        let called = match carried {
+            Carried::One(index) => {
+                let (request, deadline) = calls.request(now, index);
+                self.endpoint.call(now, session.id, &[request], deadline, &mut tx)
+            }
+            Carried::Batch(number) => {
+                let header = RequestHeader::batch();
+                let (parts, deadline) = calls.batch_request(now, number, header.as_bytes());
+                self.endpoint.call(now, session.id, &parts, deadline, &mut tx)
+            }
+            Carried::Nothing => unreachable!("a call carries something"),
+        };
+        match called {
+            Ok(call) => session.slots[call.slot()] = carried,
+            // Retrying ends an operation that has reached its deadline.
+            Err(CallError::Late) => calls.retry_carried(now, carried),
+            Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(carried),
             Err(CallError::TooLong(bytes)) => {
                 unreachable!("operations are within limits, this one has {bytes} bytes")
             }
@@ -122,7 +137,7 @@ impl Port {
             return None;
         }
         let id = self.endpoint.connect(now, peer, self.driver.tx()).ok()?;
-        self.sessions.push(Session { id, peer, slots: [u32::MAX; MAX_SLOTS] });
+        self.sessions.push(Session { id, peer, slots: [Carried::Nothing; MAX_SLOTS] });
         Some(self.sessions.len() - 1)
     }
 
@@ -153,8 +168,8 @@ impl Port {
             })?;
         endpoint.poll(now, &mut handler, &mut StampedTx::new(driver.tx(), sent, *on));
         if !self.waiting.is_empty() {
-            for index in std::mem::take(&mut self.waiting) {
-                self.begin(now, index, deliver.calls);
+            for carried in std::mem::take(&mut self.waiting) {
+                self.begin(now, carried, deliver.calls);
             }
         }
         self.flush();

@@ -166,6 +166,12 @@ impl<B> Reply<B> {
         Self { body: Some(body), ..self }
     }
 
+    /// Returns the head.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
     /// Returns the body, if there is one.
     #[must_use]
     pub fn body(&self) -> Option<B>

@@ -40,6 +40,11 @@ impl Default for ResponseBuffers {
 }
 
 impl ResponseBuffers {
+    /// Returns whether a session may have one more buffer.
+    pub(crate) fn admits(&mut self, session: u32) -> bool {
+        self.shares.admits(session)
+    }
+
     /// Fills a buffer for a session with `fill` and returns its number. `None`, and nothing is
     /// filled, when the session has used up its share.
     pub(crate) fn make(&mut self, session: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {

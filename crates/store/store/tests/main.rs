@@ -4,6 +4,7 @@
 
 mod backup;
 mod balance;
+mod batches;
 mod catalog;
 mod clients;
 mod common;

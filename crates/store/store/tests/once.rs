@@ -8,7 +8,9 @@ use sprat_rpc::{
 };
 use sprat_store::server::{Server, ServerOptions};
 use sprat_wire::once::OperationId;
-use sprat_wire::op::{Answer, Condition, Request, Status};
+use sprat_wire::op::{
+    Answer, BATCH_ANSWER_BYTES, BatchItems, Condition, MAX_BATCH, Request, Status, push_item,
+};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -79,6 +81,24 @@ impl ByHand {
         }
         reply.0.expect("the loop ends with it")
     }
+}
+
+/// Appends a request to the items of a batch.
+fn push(items: &mut Vec<u8>, request: &Request<'_>, id: Option<OperationId>) {
+    let (header, key, value) = request.parts();
+    let header = if id.is_some() { header.with_id() } else { header };
+    let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();
+    push_item(items, &[header.as_bytes(), &id, key, value]);
+}
+
+/// Returns the answers to a batch's items.
+fn answers(reply: &Reply) -> Vec<Reply> {
+    assert_eq!(reply.0, Status::Ok);
+    let items = BatchItems::parse(&reply.2).expect("items");
+    items
+        .map(|item| Answer::parse(item).expect("an answer"))
+        .map(|answer| (answer.status, answer.number, answer.body.to_vec()))
+        .collect()
 }
 
 fn id(slot: u16, sequence: u64) -> OperationId {
@@ -180,5 +200,98 @@ fn refusals_of_repeated_operations_are_final() {
         client.send(&Request::Read { table, key: b"nothing" }, Some(id(3, 1))).0,
         Status::Malformed
     );
+    server.stop().unwrap();
+}
+
+#[test]
+fn each_operation_of_a_batch_is_done_once_also_across_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client, table) = start(dir.path());
+    let add = Request::IncrementI64 { table, key: b"sum", delta: 5 };
+    let write =
+        Request::Write { table, key: b"key", value: b"value", condition: Condition::Absent };
+    let mut items = Vec::new();
+    push(&mut items, &add, Some(id(0, 1)));
+    push(&mut items, &write, Some(id(1, 1)));
+    // The second operation with an id is a repetition, also within a batch.
+    push(&mut items, &add, Some(id(0, 1)));
+    let batch = Request::Batch { items: BatchItems::parse(&items).unwrap() };
+    let first = answers(&client.send(&batch, None));
+    assert_eq!(first[0], first[2]);
+    assert_eq!((first[0].0, first[1].0), (Status::Ok, Status::Ok));
+    assert_eq!(answers(&client.send(&batch, None)), first);
+    assert_eq!(client.send(&add, Some(id(0, 1))), first[0], "alone");
+    server.stop().unwrap();
+    let (server, mut client, _) = start(dir.path());
+    assert_eq!(answers(&client.send(&batch, None)), first, "as before the restart");
+    let mut items = Vec::new();
+    push(&mut items, &add, Some(id(0, 2)));
+    push(&mut items, &add, Some(id(0, 1)));
+    push(&mut items, &Request::Read { table, key: b"sum" }, None);
+    let batch = Request::Batch { items: BatchItems::parse(&items).unwrap() };
+    let later = answers(&client.send(&batch, None));
+    assert_eq!(later[0].2, 10i64.to_le_bytes());
+    assert_eq!(later[1].0, Status::Refused);
+    assert_eq!(later[2].2, 10i64.to_le_bytes());
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_batch_with_bad_items_executes_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client, table) = start(dir.path());
+    let condition = Condition::None;
+    let write = Request::Write { table, key: b"key", value: b"value", condition };
+    let read = Request::Read { table, key: b"key" };
+    let mut inner = Vec::new();
+    push(&mut inner, &read, None);
+    let inner = Request::Batch { items: BatchItems::parse(&inner).unwrap() };
+    let mut items = Vec::new();
+    push_item(&mut items, &[b"nonsense"]);
+    push(&mut items, &write, None);
+    for request in [
+        inner,
+        Request::Scan { table, after: None },
+        Request::TableStats { table },
+        Request::ServerStats,
+        Request::ListTables,
+    ] {
+        push(&mut items, &request, None);
+    }
+    push(&mut items, &read, Some(id(0, 1)));
+    push(&mut items, &Request::Read { table: table + 1, key: b"key" }, None);
+    push(&mut items, &read, None);
+    let batch = Request::Batch { items: BatchItems::parse(&items).unwrap() };
+    let answers = answers(&client.send(&batch, None));
+    let statuses: Vec<Status> = answers.iter().map(|answer| answer.0).collect();
+    let mut expected = vec![Status::Malformed; 10];
+    (expected[1], expected[8], expected[9]) = (Status::Ok, Status::UnknownTable, Status::Ok);
+    assert_eq!(statuses, expected);
+    assert_eq!(answers[9].2, b"value");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_batch_ends_where_its_answers_are_long_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client, table) = start(dir.path());
+    let value = vec![b'v'; BATCH_ANSWER_BYTES / 4];
+    client.send(
+        &Request::Write { table, key: b"key", value: &value, condition: Condition::None },
+        None,
+    );
+    let mut items = Vec::new();
+    for _ in 0..MAX_BATCH {
+        push(&mut items, &Request::Read { table, key: b"key" }, None);
+    }
+    push_item(&mut items, &[b"one more"]);
+    assert!(BatchItems::parse(&items).is_err());
+    items.truncate(items.len() - 12);
+    let batch = Request::Batch { items: BatchItems::parse(&items).unwrap() };
+    let answers = answers(&client.send(&batch, None));
+    assert_eq!(answers.len(), MAX_BATCH);
+    let (sent, left) = answers.split_at(4);
+    assert!(sent.iter().all(|answer| answer.0 == Status::Ok && answer.2 == value));
+    assert!(left.iter().all(|answer| answer.0 == Status::Busy && answer.2.is_empty()));
     server.stop().unwrap();
 }

@@ -14,8 +14,8 @@ use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inb
 use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId, Request,
-    Status, encode_answer,
+    Answer, BackupRequest, BatchItems, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId,
+    Request, Status, encode_answer, push_item,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -249,6 +249,24 @@ fn a_node_checks_roles() {
                 assert_eq!(world.status(&request), Some(expected), "{request:?} by {who:?}");
             }
         }
+        let mut items = Vec::new();
+        for table in [seen, mine, other] {
+            let (header, key, value) = Request::Echo { table, value: b"x" }.parts();
+            push_item(&mut items, &[header.as_bytes(), key, value]);
+            let write =
+                Request::Write { table, key: b"b", value: b"v", condition: Condition::None };
+            let (header, key, value) = write.parts();
+            push_item(&mut items, &[header.as_bytes(), key, value]);
+        }
+        let (_, body) =
+            world.ask(&Request::Batch { items: BatchItems::parse(&items).unwrap() }).unwrap();
+        let statuses = BatchItems::parse(&body).unwrap();
+        let statuses: Vec<_> = statuses.map(|item| Answer::parse(item).unwrap().status).collect();
+        // An item that is no operation on an object is refused, whoever sends it.
+        let bad = Status::Malformed;
+        let denied = or(Status::Denied, Status::Ok);
+        let hidden = or(Status::UnknownTable, Status::Ok);
+        assert_eq!(statuses, [bad, denied, bad, Status::Ok, bad, hidden], "{who:?}");
         assert_eq!(world.status(&Request::ServerStats), Some(or(Status::Denied, Status::Ok)));
         let keeps = who.is_none() || who == Some(Role::Server);
         for request in [

@@ -7,6 +7,7 @@
 
 mod answer;
 mod backup;
+mod batch;
 mod cluster;
 mod encoding;
 mod moving;
@@ -16,6 +17,10 @@ mod select;
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
 pub use backup::{
     BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica,
+};
+pub use batch::{
+    BATCH_ANSWER_BYTES, BatchItems, ITEM_LENGTH_BYTES, MAX_BATCH, MAX_BATCH_BYTES, item_length,
+    push_item,
 };
 pub use cluster::{Assignment, RecoveryOrder};
 pub use moving::{MoveCursor, MoveOrder, MoveStage, RangeBytes};
@@ -161,6 +166,13 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// The number to add.
         delta: f64,
+    },
+    /// To a master: execute these requests for single objects, one after another. Each takes effect
+    /// by itself, or not, as if it were sent alone. Body of the answer: the [`BatchItems`] of their
+    /// answers.
+    Batch {
+        /// The requests.
+        items: BatchItems<'a>,
     },
     /// To a master: return the next objects of a table, in the order of [`Items`]' cursors. Body of
     /// the answer: [`Items`]; `more`: another scan is needed, from the cursor in `number`. An
@@ -421,6 +433,9 @@ pub enum Malformed {
     /// A selection of tablets that is invalid or too long.
     #[error("an invalid selection of tablets")]
     Selection,
+    /// A batch of no operations, or of more than [`MAX_BATCH`].
+    #[error("a batch of {0} operations; it must have 1 to {MAX_BATCH}")]
+    Batch(usize),
     /// An operation's id in a request that takes none.
     #[error("operation {0} takes no id")]
     Id(u8),
@@ -493,6 +508,6 @@ impl<'a> Request<'a> {
     /// sent again when its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        !self.changes_object() && !matches!(self, Self::DropTable { .. })
+        !self.changes_object() && !matches!(self, Self::DropTable { .. } | Self::Batch { .. })
     }
 }

@@ -6,11 +6,11 @@ use sprat_wire::once::{
     COMPLETIONS, Completion, MAX_COMPLETION, MAX_OPERATION_SLOTS, MAX_RESULT, OperationId,
 };
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, ClusterSeen, Condition, Item, Items, Load, Malformed,
-    MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart, RecoveryOrder, ReplicaId,
-    ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord, TabletRecord,
-    encode_answer, fits_record, push_counter, push_replica, push_server, push_table,
-    write_scan_record,
+    Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, Item, Items, Load,
+    MAX_BATCH, Malformed, MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart,
+    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord,
+    TabletRecord, encode_answer, fits_record, push_counter, push_item, push_replica, push_server,
+    push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::value::ValueType;
@@ -116,6 +116,37 @@ proptest! {
                 "where none is awaited"
             );
         }
+    }
+
+    #[test]
+    fn batches_round_trip(
+        parts in prop::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..=MAX_BATCH + 1),
+        cut in 1usize..8,
+    ) {
+        let mut bytes = Vec::new();
+        for (first, second) in &parts {
+            push_item(&mut bytes, &[first, second]);
+        }
+        let items = BatchItems::parse(&bytes);
+        if !(1..=MAX_BATCH).contains(&parts.len()) {
+            prop_assert_eq!(items, Err(Malformed::Batch(parts.len())));
+            return Ok(());
+        }
+        let items = items.expect("valid");
+        prop_assert_eq!(items.len(), parts.len());
+        for (item, (first, second)) in items.zip(&parts) {
+            prop_assert_eq!(item, [&first[..], second].concat());
+        }
+        let request = Request::Batch { items };
+        let written = bytes_of(&request);
+        prop_assert_eq!(Request::parse(&written), Ok(request));
+        // Cut within the last item or its length, the bytes are refused.
+        let last = parts.last().map_or(0, |(first, second)| 4 + first.len() + second.len());
+        let cut = cut.min(last - 1);
+        prop_assert_eq!(
+            BatchItems::parse(&bytes[..bytes.len() - cut]),
+            Err(Malformed::Short(bytes.len() - cut))
+        );
     }
 
     #[test]

@@ -541,6 +541,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::IncrementI64 { .. }
             | Request::IncrementF64 { .. }
             | Request::Scan { .. }
+            | Request::Batch { .. }
             | Request::TableStats { .. }
             | Request::Echo { .. }
             | Request::Collect { .. }

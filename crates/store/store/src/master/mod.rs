@@ -1,6 +1,7 @@
 //! The master: the service that keeps tablets in its log, in DRAM, and answers requests for their
 //! objects. It replies to a change only once the change is durable.
 
+mod batch;
 mod body;
 mod durable;
 mod inbox;
@@ -126,6 +127,11 @@ pub struct Master<D: Disk> {
     held: HeldBodies,
     prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
     access_rules: AccessRules,
+    /// While a batch is executed: the log position for which its answers must wait, as far as it
+    /// is known.
+    batch_position: Option<u64>,
+    /// The answers to the operations of a batch; reused by each batch.
+    batch_answers: Vec<u8>,
     /// References that a scan finds; reused by each scan.
     found: Vec<Ref>,
     counts: Counts,
@@ -176,6 +182,8 @@ impl<D: Disk> Master<D> {
             held: HeldBodies::default(),
             prefetch_queue: PrefetchQueue::default(),
             access_rules: AccessRules::default(),
+            batch_position: None,
+            batch_answers: Vec::new(),
             found: Vec::new(),
             counts: Counts::default(),
             age_at: Nanos(0),
@@ -440,9 +448,8 @@ impl<D: Disk> Handler for Master<D> {
 
     #[inline]
     fn prefetch(&mut self, payload: &[u8]) {
-        if let Ok((request, operation)) = Request::parse_with_id(payload)
-            && let Some((table, key)) = request.object()
-        {
+        let Ok((request, operation)) = Request::parse_with_id(payload) else { return };
+        if let Some((table, key)) = request.object() {
             if let Some(operation) = operation {
                 self.log.prefetch_completion(table, &operation);
             }

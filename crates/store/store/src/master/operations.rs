@@ -80,6 +80,9 @@ impl<D: Disk> Master<D> {
             if let Request::Collect { order, stage, from } = *request {
                 return self.collect(id, (order, stage, from));
             }
+            if let Request::Batch { items } = *request {
+                return self.batch(now, id, items);
+            }
             if *request == Request::ServerStats {
                 if id.requester().role() == Some(Role::Client) {
                     return denied();
@@ -484,12 +487,16 @@ impl<D: Disk> Master<D> {
         self.wait_for(position, id, reply)
     }
 
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         position: u64,
         id: RequestId,
         reply: Reply<MasterBody>,
     ) -> Outcome<MasterBody> {
+        if let Some(latest) = &mut self.batch_position {
+            *latest = position.max(*latest);
+            return Outcome::Reply(reply);
+        }
         if self.is_durable(position) {
             return Outcome::Reply(reply);
         }

@@ -11,6 +11,7 @@ pub(super) struct Counts {
     pub(super) removes: u64,
     pub(super) increments: u64,
     pub(super) scans: u64,
+    pub(super) batches: u64,
     pub(super) conflicts: u64,
     pub(super) repeated: u64,
     pub(super) malformed: u64,
@@ -23,7 +24,7 @@ impl<D: Disk> Master<D> {
     /// are timed, their times are counted afresh after this call.
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
-        let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
+        let Counts { batches, repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
         let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
         let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
@@ -33,6 +34,7 @@ impl<D: Disk> Master<D> {
             ("removes_total", removes),
             ("increments_total", increments),
             ("scans_total", scans),
+            ("batches_total", batches),
             ("conflicts_total", conflicts),
             ("repeated_operations_total", repeated),
             ("malformed_requests_total", malformed),

@@ -86,6 +86,10 @@ pub enum Status {
     /// still work; writes work again once there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
+    /// In the response to a batch: this operation was not executed; ask again. `number`: after how
+    /// many microseconds.
+    #[error("the server has not executed that operation of a batch")]
+    Busy = 18,
 }
 
 impl TryFrom<u8> for Status {
@@ -111,6 +115,7 @@ impl TryFrom<u8> for Status {
             15 => Self::Denied,
             16 => Self::TooFewServers,
             17 => Self::DiskFull,
+            18 => Self::Busy,
             other => return Err(other),
         })
     }

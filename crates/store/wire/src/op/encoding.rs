@@ -2,14 +2,14 @@
 //! parser refuses unknown operations, surplus bytes, and fields that are invalid or over a limit.
 
 use super::{
-    BackupRequest, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor, MoveStage,
-    REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, backup,
+    BackupRequest, BatchItems, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor,
+    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, backup,
 };
 use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
 use crate::tablet::MAX_TABLETS;
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -21,6 +21,7 @@ const TABLE_STATS: u8 = 7;
 const SERVER_STATS: u8 = 8;
 const ECHO: u8 = 9;
 const COLLECT: u8 = 10;
+const BATCH: u8 = 11;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -36,6 +37,14 @@ const MOVE_TABLET: u8 = 43;
 const DRAIN: u8 = 44;
 const LOADS: u8 = 45;
 const COPY_CATALOG: u8 = 46;
+
+impl RequestHeader {
+    /// Returns the header of a batch, which its items follow.
+    #[must_use]
+    pub fn batch() -> Self {
+        Self { op: BATCH, ..Self::new_zeroed() }
+    }
+}
 
 /// Value of `condition` in a scan that goes on from a cursor.
 const CONTINUE: u8 = 1;
@@ -70,6 +79,7 @@ impl<'a> Request<'a> {
             Self::Scan { table, after: Some(after) } => {
                 (SCAN, CONTINUE, table, after, NOTHING, NOTHING)
             }
+            Self::Batch { items } => (BATCH, 0, 0, 0, NOTHING, items.bytes()),
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
@@ -180,7 +190,9 @@ impl<'a> Request<'a> {
         {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS) && !value.is_empty() {
+        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS | BATCH)
+            && !value.is_empty()
+        {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -215,6 +227,7 @@ impl<'a> Request<'a> {
                 CONTINUE => keyless(Self::Scan { table, after: Some(argument) }),
                 other => Err(Malformed::Condition(other)),
             },
+            BATCH => keyless(Self::Batch { items: BatchItems::parse(value)? }),
             TABLE_STATS => keyless(Self::TableStats { table }),
             SERVER_STATS => keyless(Self::ServerStats),
             ECHO => keyless(Self::Echo { table, value }),

@@ -1,0 +1,169 @@
+//! Many operations at once.
+
+use crate::types::{Object, Table};
+use sprat_wire::op::{Answer, Condition, Request, Status};
+use sprat_wire::value::Number;
+
+/// Number of operations that a client sends at a time, of a larger batch.
+pub const BATCH_WINDOW: usize = 4096;
+
+const _: () = assert!(BATCH_WINDOW <= crate::MAX_PENDING);
+
+/// Operations on single objects, of any tables, that travel together: one request carries all
+/// operations for one server, within the limits of a message.
+///
+/// Each operation takes effect by itself, once or not at all, as if it were called alone, and has a
+/// result of its own. The operations may be executed in any order, also those on one object: an
+/// operation that must be sent again is sent by itself. A batch is no transaction.
+///
+/// ```no_run
+/// # fn main() -> Result<(), sprat_client::Error> {
+/// # use sprat_client::{Batch, BatchResult, Client, Options};
+/// # let mut client = Client::connect(&Options::default())?;
+/// # let users = client.create_table("users")?;
+/// let mut batch = Batch::new();
+/// batch.put(users, b"bob", b"likes coffee").get(users, b"alice");
+/// for result in client.batch(&batch) {
+///     match result? {
+///         BatchResult::Written { version } => println!("version {version}"),
+///         BatchResult::Read(Some(object)) => println!("{} bytes", object.value.len()),
+///         _ => println!("no such object"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch<'a> {
+    pub(crate) requests: Vec<Request<'a>>,
+}
+
+impl<'a> Batch<'a> {
+    /// Makes a batch of no operations.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Returns whether there are no operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Adds a read. Its result is [`BatchResult::Read`].
+    pub fn get(&mut self, table: Table, key: &'a [u8]) -> &mut Self {
+        self.add(Request::Read { table: table.0, key })
+    }
+
+    /// Adds a write. Its result is [`BatchResult::Written`].
+    pub fn put(&mut self, table: Table, key: &'a [u8], value: &'a [u8]) -> &mut Self {
+        self.put_if(table, key, value, Condition::None)
+    }
+
+    /// Adds a write on a condition. Its result is [`BatchResult::Written`], or
+    /// [`Error::Conflict`](crate::Error::Conflict) when the condition does not hold.
+    pub fn put_if(
+        &mut self,
+        table: Table,
+        key: &'a [u8],
+        value: &'a [u8],
+        condition: Condition,
+    ) -> &mut Self {
+        self.add(Request::Write { table: table.0, key, value, condition })
+    }
+
+    /// Adds a removal. Its result is [`BatchResult::Removed`].
+    pub fn remove(&mut self, table: Table, key: &'a [u8]) -> &mut Self {
+        self.remove_if(table, key, Condition::None)
+    }
+
+    /// Adds a removal on a condition. Its result is [`BatchResult::Removed`], or
+    /// [`Error::Conflict`](crate::Error::Conflict) when the condition does not hold.
+    pub fn remove_if(&mut self, table: Table, key: &'a [u8], condition: Condition) -> &mut Self {
+        self.add(Request::Remove { table: table.0, key, condition })
+    }
+
+    /// Adds an addition to a 64-bit integer. Its result is [`BatchResult::Sum`].
+    pub fn increment_i64(&mut self, table: Table, key: &'a [u8], delta: i64) -> &mut Self {
+        self.add(Request::IncrementI64 { table: table.0, key, delta })
+    }
+
+    /// Adds an addition to a double. Its result is [`BatchResult::Sum`].
+    pub fn increment_f64(&mut self, table: Table, key: &'a [u8], delta: f64) -> &mut Self {
+        self.add(Request::IncrementF64 { table: table.0, key, delta })
+    }
+
+    fn add(&mut self, request: Request<'a>) -> &mut Self {
+        self.requests.push(request);
+        self
+    }
+}
+
+/// The result of an operation of a [`Batch`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum BatchResult {
+    /// The object that was read; `None` when there was none.
+    Read(Option<Object>),
+    /// The object was written.
+    Written {
+        /// Its version.
+        version: u64,
+    },
+    /// The version of the object that was removed; `None` when there was none.
+    Removed(Option<u64>),
+    /// The counter was changed.
+    Sum {
+        /// The new sum.
+        sum: Number,
+        /// The version of the object.
+        version: u64,
+    },
+}
+
+/// The kind of an operation, which decides how its answer is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BatchKind {
+    Read,
+    Write,
+    Remove,
+    Integer,
+    Double,
+}
+
+impl BatchKind {
+    /// Returns the kind of a request in a batch.
+    ///
+    /// # Panics
+    /// When a batch cannot have such a request.
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        match request {
+            Request::Read { .. } => Self::Read,
+            Request::Write { .. } => Self::Write,
+            Request::Remove { .. } => Self::Remove,
+            Request::IncrementI64 { .. } => Self::Integer,
+            Request::IncrementF64 { .. } => Self::Double,
+            _ => unreachable!("`Batch` has no method for it"),
+        }
+    }
+
+    /// Makes the result from an answer; `None` for a malformed answer.
+    pub(crate) fn result(self, answer: &Answer<'_>) -> Option<BatchResult> {
+        let (found, version) = (answer.status == Status::Ok, answer.number);
+        let bytes = || answer.body.try_into().ok();
+        let sum = |sum| BatchResult::Sum { sum, version };
+        Some(match self {
+            Self::Read => BatchResult::Read(found.then(|| Object::of(answer))),
+            Self::Write => BatchResult::Written { version },
+            Self::Remove => BatchResult::Removed(found.then_some(version)),
+            Self::Integer => sum(Number::Integer(i64::from_le_bytes(bytes()?))),
+            Self::Double => sum(Number::Double(f64::from_le_bytes(bytes()?))),
+        })
+    }
+}
