@@ -1,6 +1,7 @@
 //! Runs operations on a cluster, several at a time, and compares each answer with the model.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use sprat_client::{Client, Error, Row, Table, Ticket};
 use sprat_wire::op::{Answer, Request, Status};
@@ -64,6 +65,13 @@ enum InFlight {
     Shared(u64),
 }
 
+/// An operation to begin.
+struct Drawn {
+    asked: InFlight,
+    key: String,
+    value: Vec<u8>,
+}
+
 /// A check in progress, in a table that no other client uses.
 pub struct Run<'a> {
     client: &'a mut Client,
@@ -79,9 +87,11 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Makes a check in `table`, which must be new. `work` draws the operations; up to `depth` of
-    /// them run at a time, at least one.
+    /// them run at a time, at least one. In turn, `depth` operations are each sent alone, and the
+    /// next `depth` operations as one batch.
     pub fn new(client: &'a mut Client, table: Table, work: Work, depth: usize) -> Self {
-        let (model, shared) = (Model::default(), SharedCounter::new(depth.max(1)));
+        let depth = depth.max(1);
+        let (model, shared) = (Model::default(), SharedCounter::new(depth));
         let in_flight = VecDeque::with_capacity(depth);
         Self { client, table, depth, work, model, shared, in_flight, counts: Counts::default() }
     }
@@ -103,15 +113,19 @@ impl<'a> Run<'a> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Result<(), Disagreement>, CheckError> {
         let mut verified = Ok(());
-        for number in 1..=operations {
-            if self.in_flight.len() >= self.depth {
+        let (mut begun, depth) = (0, self.depth as u64);
+        while begun < operations {
+            let count = if (begun / depth).is_multiple_of(2) { 1 } else { depth };
+            let next = begun + 1..=operations.min(begun + count);
+            begun = *next.end();
+            while self.in_flight.len() as u64 + count > depth && verified.is_ok() {
                 verified = self.take()?;
             }
             if verified.is_err() {
                 return Ok(verified);
             }
-            self.begin(number)?;
-            progress(number);
+            self.begin(next)?;
+            progress(begun);
         }
         while verified.is_ok() && !self.in_flight.is_empty() {
             verified = self.take()?;
@@ -122,44 +136,49 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn begin(&mut self, number: u64) -> Result<(), CheckError> {
-        let asked = if number.is_multiple_of(SHARED_EVERY) {
-            self.shared.begin();
-            InFlight::Shared(number)
-        } else {
-            let in_flight = &self.in_flight;
-            let busy = |key| {
-                in_flight
-                    .iter()
-                    .any(|(_, other)| matches!(other, InFlight::Alone(one) if one.key == key))
-            };
-            InFlight::Alone(Operation { number, ..self.work.draw(&self.model, busy) })
+    /// Begins the operations with these numbers: one by itself, several as a batch.
+    fn begin(&mut self, numbers: RangeInclusive<u64>) -> Result<(), CheckError> {
+        let mut drawn = Vec::new();
+        for number in numbers {
+            let draw = self.draw(number, &drawn);
+            drawn.push(draw);
+        }
+        let requests: Vec<Request<'_>> = drawn.iter().map(|one| one.request(self.table)).collect();
+        let tickets = match &requests[..] {
+            [alone] => vec![self.client.submit(alone)],
+            _ => self.client.submit_together(&requests),
         };
-        let Table(table) = self.table;
-        let (mut key, mut value) = (SHARED_KEY.to_owned(), Vec::new());
-        let request = match asked {
-            InFlight::Shared(_) => Request::IncrementI64 { table, key: key.as_bytes(), delta: 1 },
-            InFlight::Alone(operation) => {
-                key = key_name(operation.key);
-                let key = key.as_bytes();
-                match operation.action {
-                    Action::Get => Request::Read { table, key },
-                    Action::Remove { condition } => Request::Remove { table, key, condition },
-                    Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
-                    Action::Put { content, condition } => {
-                        value = content.bytes();
-                        Request::Write { table, key, value: &value, condition }
-                    }
-                }
-            }
-        };
-        let ticket = self
-            .client
-            .submit(&request)
-            .map_err(|source| CheckError { place: asked.description(), source })?;
-        self.counts.count_request(asked, value.len());
-        self.in_flight.push_back((ticket, asked));
+        for (Drawn { asked, value, .. }, ticket) in drawn.iter().zip(tickets) {
+            let ticket =
+                ticket.map_err(|source| CheckError { place: asked.description(), source })?;
+            self.counts.count_request(*asked, value.len());
+            self.in_flight.push_back((ticket, *asked));
+        }
         Ok(())
+    }
+
+    /// Draws the operation with this number, which will be in progress together with `drawn`.
+    fn draw(&mut self, number: u64, drawn: &[Drawn]) -> Drawn {
+        if number.is_multiple_of(SHARED_EVERY) {
+            self.shared.begin();
+            return Drawn {
+                asked: InFlight::Shared(number),
+                key: SHARED_KEY.to_owned(),
+                value: Vec::new(),
+            };
+        }
+        let in_flight = &self.in_flight;
+        let busy = |key| {
+            let mut all = in_flight.iter().map(|(_, other)| other);
+            let uses = |other: &InFlight| matches!(other, InFlight::Alone(one) if one.key == key);
+            all.any(uses) || drawn.iter().any(|other| uses(&other.asked))
+        };
+        let operation = Operation { number, ..self.work.draw(&self.model, busy) };
+        let value = match operation.action {
+            Action::Put { content, .. } => content.bytes(),
+            _ => Vec::new(),
+        };
+        Drawn { asked: InFlight::Alone(operation), key: key_name(operation.key), value }
     }
 
     /// Waits for the answer to the oldest operation, and compares it.
@@ -201,6 +220,21 @@ impl<'a> Run<'a> {
             rows.into_iter().partition(|row| row.key == SHARED_KEY.as_bytes());
         let verified = self.shared.verify_end(shared.first());
         Ok(verified.and_then(|()| self.model.verify_all(rows.into_iter())))
+    }
+}
+
+impl Drawn {
+    fn request(&self, Table(table): Table) -> Request<'_> {
+        let (key, value) = (self.key.as_bytes(), &self.value[..]);
+        match self.asked {
+            InFlight::Shared(_) => Request::IncrementI64 { table, key, delta: 1 },
+            InFlight::Alone(operation) => match operation.action {
+                Action::Get => Request::Read { table, key },
+                Action::Remove { condition } => Request::Remove { table, key, condition },
+                Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
+                Action::Put { condition, .. } => Request::Write { table, key, value, condition },
+            },
+        }
     }
 }
 

@@ -22,6 +22,9 @@ const PAGE_TRIES: u32 = 4;
 /// reports a longer scan as one that never ends.
 const MAX_PAGES: u32 = 100_000;
 
+/// The largest number of calls that share requests. They may exceed the settings' window.
+const MAX_TOGETHER: u64 = 8;
+
 /// State that all clients share during one iteration.
 pub struct ClientContext<'a> {
     /// The settings.
@@ -226,8 +229,13 @@ impl Client {
             && self.pending.len() < shared.settings.window
             && now >= self.next_at
         {
-            self.remaining -= 1;
-            self.begin(now, shared);
+            if self.random.chance(1, 16) {
+                let count = self.random.between(2, MAX_TOGETHER);
+                self.begin_batch(now, count, shared);
+            } else {
+                self.remaining -= 1;
+                self.begin(now, shared);
+            }
             let mean = shared.settings.mean_rest();
             // Calls come in bursts; otherwise they would rarely overlap.
             let rest = if self.random.chance(2, 3) {
@@ -238,6 +246,20 @@ impl Client {
             self.next_at = now + Duration::from_nanos(rest);
         }
         self.core.flush();
+    }
+
+    /// Makes up to `count` random calls that share requests.
+    fn begin_batch(&mut self, now: Nanos, count: u64, shared: &mut ClientContext<'_>) {
+        let count = count.min(self.remaining);
+        self.remaining -= count;
+        shared
+            .trace
+            .note(now, format_args!("client {}: the next {count} share requests", self.index));
+        self.core.begin_batch();
+        for _ in 0..count {
+            self.begin(now, shared);
+        }
+        self.core.send_batch(now);
     }
 
     /// Makes a random call.
