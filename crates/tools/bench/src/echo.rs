@@ -235,8 +235,9 @@ impl Codec for Frames {
     const VALUE_END: &'static [u8] = b"";
 
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
-        let (Op::Get { key } | Op::Put { key, .. }) = op else { return };
-        out.extend_from_slice(key);
+        if let Op::Get { key } | Op::Put { key, .. } = op {
+            out.extend_from_slice(key);
+        }
     }
 
     fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed> {
@@ -264,7 +265,7 @@ impl LoadTarget for TcpEcho {
 
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
         let frame = match op {
-            Op::Get { .. } => Op::Get { key: &self.frame },
+            Op::Get { .. } | Op::GetMany { .. } => Op::Get { key: &self.frame },
             Op::Put { .. } | Op::Ping => Op::Put { key: &self.frame, value: b"" },
         };
         self.stream.submit(connection, &frame, tag)
@@ -328,7 +329,7 @@ impl LoadTarget for UdpEcho {
             Err(error) if is_transient(error.kind()) => return Ok(false),
             Err(error) => return Err(error).context("echo"),
         }
-        self.pending.push(Sent { tag, read: matches!(op, Op::Get { .. }), at: Instant::now() });
+        self.pending.push(Sent { tag, read: op.reads(), at: Instant::now() });
         Ok(true)
     }
 

@@ -70,6 +70,26 @@ proptest! {
     }
 
     #[test]
+    fn answers_of_many_values_survive_any_split(
+        sizes in prop::collection::vec(0..300_usize, 1..8),
+    ) {
+        let expected = [Outcome::Ok { bytes: sizes.iter().sum() }, Outcome::Miss];
+        let mut redis = format!("*{}\r\n", sizes.len()).into_bytes();
+        let mut memcached = Vec::new();
+        for &bytes in &sizes {
+            redis.extend(resp(Outcome::Ok { bytes }));
+            memcached.extend_from_slice(format!("VALUE key 0 {bytes}\r\n").as_bytes());
+            memcached.extend(vec![b'\r'; bytes]);
+            memcached.extend_from_slice(b"\r\n");
+        }
+        // One of two keys has no object; no key of all has one.
+        redis.extend_from_slice(b"*2\r\n$-1\r\n$1\r\nx\r\n");
+        memcached.extend_from_slice(b"END\r\nEND\r\n");
+        check(&Resp, &redis, &expected);
+        check(&Meta, &memcached, &expected);
+    }
+
+    #[test]
     fn nonsense_never_panics(
         input in prop::collection::vec(
             prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')],
@@ -96,13 +116,24 @@ fn malformed_answers_are_refused() {
         b"$99999999999\r\n",
         b":1\r\n",
         b"+OK\n",
+        b"*x\r\n",
+        b"*1\r\n*1\r\n",
         b"$1\r\nabc",
         b"\r\n",
         &[b'x'; 5000],
     ] {
         assert!(Resp.decode(bad, &PENDING).is_err(), "{bad:?}");
     }
-    for bad in [&b"VA\r\n"[..], b"VA x\r\n", b"HDX\r\n", b"HD\n", b"VA 1\r\nabc", &[b'x'; 5000]] {
+    for bad in [
+        &b"VA\r\n"[..],
+        b"VA x\r\n",
+        b"HDX\r\n",
+        b"HD\n",
+        b"VA 1\r\nabc",
+        b"VALUE key 1\r\n",
+        b"VALUE key 0 1\r\nabc",
+        &[b'x'; 5000],
+    ] {
         assert!(Meta.decode(bad, &PENDING).is_err(), "{bad:?}");
     }
 }
@@ -119,4 +150,11 @@ fn requests_are_as_the_protocols_have_them() {
     Meta.encode(&Op::Put { key: b"key", value: b"four" }, &mut out);
     Meta.encode(&Op::Get { key: b"key" }, &mut out);
     assert_eq!(out, b"ms key 4\r\nmg key v\r\n");
+    let two = Op::GetMany { keys: b"onetwo", key_bytes: 3 };
+    out.clear();
+    Resp.encode(&two, &mut out);
+    assert_eq!(out, b"*3\r\n$4\r\nMGET\r\n$3\r\none\r\n$3\r\ntwo\r\n");
+    out.clear();
+    Meta.encode(&two, &mut out);
+    assert_eq!(out, b"get one two\r\n");
 }

@@ -27,7 +27,8 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
 }
 
 fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: Wait) -> u64 {
-    let workload = Workload { read_share: 0.5, ..Workload::reads(KEYS, 100) };
+    let workload =
+        Workload { read_share: 0.5, together: 1 + depth % 8, ..Workload::reads(KEYS, 100) };
     preload(target, &workload).expect("filled");
     let plan = LoadPlan {
         clients,

@@ -12,6 +12,13 @@ pub enum Op<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// Read the values of several keys in one request.
+    GetMany {
+        /// The keys, one after another.
+        keys: &'a [u8],
+        /// The length of each key.
+        key_bytes: usize,
+    },
     /// Store `value` under `key`.
     Put {
         /// The key.
@@ -29,7 +36,7 @@ pub enum Op<'a> {
 pub enum Outcome {
     /// The operation succeeded.
     Ok {
-        /// Bytes of value that were read; 0 for a write.
+        /// Bytes of value that were read, of all values together; 0 for a write.
         bytes: usize,
     },
     /// The key does not exist.
@@ -39,6 +46,19 @@ pub enum Outcome {
     Full,
     /// The system replied with an error, or lost the operation.
     Error,
+}
+
+impl Outcome {
+    /// Returns the outcome of an operation that consists of one with this outcome and one with the
+    /// `other`: the first that is not `Ok`, or the sum of the bytes.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ok { bytes }, Self::Ok { bytes: more }) => Self::Ok { bytes: bytes + more },
+            (Self::Ok { .. }, other) => other,
+            (failed, _) => failed,
+        }
+    }
 }
 
 /// A completed operation.
@@ -58,6 +78,24 @@ pub enum Wait {
     Spin,
     /// Sleeps in the kernel until bytes arrive, like an ordinary blocking client.
     Sleep,
+}
+
+impl<'a> Op<'a> {
+    /// Returns the keys that the operation reads.
+    pub fn keys_to_read(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let (keys, key_bytes) = match *self {
+            Op::Get { key } => (key, key.len()),
+            Op::GetMany { keys, key_bytes } => (keys, key_bytes),
+            Op::Put { .. } | Op::Ping => (&[][..], 1),
+        };
+        keys.chunks_exact(key_bytes)
+    }
+
+    /// Returns whether the operation is a read.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        matches!(self, Op::Get { .. } | Op::GetMany { .. })
+    }
 }
 
 impl Wait {

@@ -1,5 +1,6 @@
 //! Sprat's client as a load target: [`Core`]s driven by the generator's thread.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use sprat_client::{Client, Condition, Core, Error, Mode, Options};
+use sprat_client::{Client, Condition, Core, Error, MAX_PENDING, Mode, Options};
 use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
@@ -54,8 +55,18 @@ pub struct Connection {
     /// The server process to stop while other targets are measured; `None` if no process is to be
     /// stopped.
     parked: Option<u32>,
+    /// Reads of several keys in flight, by their tags.
+    batches: HashMap<u64, BatchProgress>,
     /// The error of the latest failed operation.
     failure: Option<String>,
+}
+
+/// A read of several keys, each of which the core answers by itself.
+struct BatchProgress {
+    /// Number of answers that are missing.
+    left: usize,
+    /// The outcome so far.
+    outcome: Outcome,
 }
 
 struct Ready {
@@ -120,6 +131,7 @@ pub fn connect(
         pinged: None,
         next_ping: 0,
         parked: None,
+        batches: HashMap::new(),
         failure: None,
     })
 }
@@ -162,6 +174,32 @@ impl Connection {
         self
     }
 
+    /// Notes that a core has frames to send.
+    fn mark_dirty(&mut self, index: usize) {
+        if !self.is_dirty[index] {
+            self.is_dirty[index] = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Submits the reads of several keys as a batch.
+    fn read_together(&mut self, index: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
+        let (now, table, keys) = (self.now, self.table, op.keys_to_read());
+        let core = &mut self.cores[index];
+        if core.pending() + keys.len() > MAX_PENDING {
+            return Ok(false);
+        }
+        let progress = BatchProgress { left: keys.len(), outcome: Outcome::Ok { bytes: 0 } };
+        self.batches.insert(tag, progress);
+        core.begin_batch();
+        for key in keys {
+            core.submit(now, tag, &Request::Read { table, key }, now + DEADLINE)?;
+        }
+        core.send_batch(now);
+        self.mark_dirty(index);
+        Ok(true)
+    }
+
     /// Sends a ping. The driver of the table's server answers it, without the server itself.
     fn ping(&mut self, tag: u64) -> Result<bool> {
         if self.pinged.is_some() {
@@ -193,9 +231,19 @@ impl Connection {
     }
 
     fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
-        let Self { cores, failure, .. } = self;
+        let Self { cores, batches, failure, .. } = self;
         cores[index].poll(now, &mut |tag, answer| {
-            done.push(Completion { tag, outcome: outcome(answer, failure) })
+            let mut outcome = outcome(answer, failure);
+            if let Some(batch) = batches.get_mut(&tag) {
+                batch.left -= 1;
+                batch.outcome = batch.outcome.and(outcome);
+                if batch.left > 0 {
+                    return;
+                }
+                outcome = batch.outcome;
+                batches.remove(&tag);
+            }
+            done.push(Completion { tag, outcome });
         })?;
         Ok(())
     }
@@ -280,23 +328,21 @@ impl LoadTarget for Connection {
 
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
         let (now, table) = (self.now, self.table);
+        let index = connection % self.cores.len();
         let request = match *op {
             Op::Get { key } => Request::Read { table, key },
+            Op::GetMany { .. } => return self.read_together(index, op, tag),
             Op::Put { key, value } => {
                 Request::Write { table, key, value, condition: Condition::None }
             }
             Op::Ping => return self.ping(tag),
         };
-        let index = connection % self.cores.len();
         match self.cores[index].submit(now, tag, &request, now + DEADLINE) {
             Ok(()) => {}
             Err(Error::TooManyPending(_)) => return Ok(false),
             Err(error) => bail!(error),
         }
-        if !self.is_dirty[index] {
-            self.is_dirty[index] = true;
-            self.dirty.push(index);
-        }
+        self.mark_dirty(index);
         Ok(true)
     }
 

@@ -1,4 +1,4 @@
-//! memcached's meta protocol, the leanest of its protocols.
+//! memcached's meta protocol, the leanest of its protocols, and its older reads of several keys.
 
 use std::io::Write;
 
@@ -6,15 +6,12 @@ use anyhow::Result;
 
 use super::Endpoint;
 use super::redis::decimal;
-use super::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined};
+use super::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined, first_line};
 use sprat_measure::target::{Op, Outcome};
 
-/// The codec of the meta protocol: `mg key v` and `ms key length`.
+/// The codec of the meta protocol, `mg key v` and `ms key length`, and of `get key key ...`.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta;
-
-/// Limit on the status line of an answer, in bytes with its line end. A longer line is malformed.
-const MAX_LINE: usize = 4096;
 
 /// Opens `connections` connections to the memcached at `endpoint`.
 ///
@@ -34,6 +31,15 @@ impl Codec for Meta {
                 out.extend_from_slice(key);
                 out.extend_from_slice(b" v\r\n");
             }
+            // The meta protocol has no command for several keys.
+            Op::GetMany { .. } => {
+                out.extend_from_slice(b"get");
+                for key in op.keys_to_read() {
+                    out.push(b' ');
+                    out.extend_from_slice(key);
+                }
+                out.extend_from_slice(b"\r\n");
+            }
             Op::Put { key, value } => {
                 out.extend_from_slice(b"ms ");
                 out.extend_from_slice(key);
@@ -44,37 +50,39 @@ impl Codec for Meta {
     }
 
     fn decode(&self, input: &[u8], _pending: &PendingRequest) -> Result<Decoded, Malformed> {
-        let Some(line) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
-            return if input.len() < MAX_LINE {
-                Ok(Decoded::Need(input.len() + 1))
-            } else {
-                Err(Malformed("endless line"))
+        let (mut at, mut found) = (0, 0);
+        loop {
+            let rest = &input[at..];
+            let Some((text, header)) = first_line(rest)? else {
+                return Ok(Decoded::Need(input.len() + 1));
             };
-        };
-        let header = line + 1;
-        let Some(text) = input[..header].strip_suffix(b"\r\n") else {
-            return Err(Malformed("line without CR"));
-        };
-        let mut words = text.split(|&byte| byte == b' ');
-        let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
-        match words.next().unwrap_or_default() {
-            b"HD" => ended(Outcome::Ok { bytes: 0 }),
-            b"EN" => ended(Outcome::Miss),
-            b"NS" | b"EX" | b"NF" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
-                ended(Outcome::Error)
-            }
-            b"VA" => {
-                let bytes = words.next().and_then(decimal).ok_or(Malformed("length of a value"))?;
-                let whole = header + bytes + Self::VALUE_END.len();
-                if input.len() < whole {
-                    return Ok(Decoded::Need(whole));
+            let mut words = text.split(|&byte| byte == b' ');
+            let ended = |outcome| Ok(Decoded::Reply { consumed: at + header, outcome });
+            let (several, length) = match words.next().unwrap_or_default() {
+                b"HD" => return ended(Outcome::Ok { bytes: 0 }),
+                b"EN" => return ended(Outcome::Miss),
+                b"END" if at == 0 => return ended(Outcome::Miss),
+                b"END" => return ended(Outcome::Ok { bytes: found }),
+                b"NS" | b"EX" | b"NF" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
+                    return ended(Outcome::Error);
                 }
-                if &input[header + bytes..whole] != Self::VALUE_END {
-                    return Err(Malformed("value without its end"));
-                }
-                Ok(Decoded::Reply { consumed: whole, outcome: Outcome::Ok { bytes } })
+                b"VA" => (false, words.next()),
+                // The key and its flags come first.
+                b"VALUE" => (true, words.nth(2)),
+                _ => return Err(Malformed("unknown status")),
+            };
+            let bytes = length.and_then(decimal).ok_or(Malformed("length of a value"))?;
+            let whole = header + bytes + Self::VALUE_END.len();
+            if rest.len() < whole {
+                return Ok(Decoded::Need(at + whole));
             }
-            _ => Err(Malformed("unknown status")),
+            if &rest[header + bytes..whole] != Self::VALUE_END {
+                return Err(Malformed("value without its end"));
+            }
+            (at, found) = (at + whole, found + bytes);
+            if !several {
+                return Ok(Decoded::Reply { consumed: at, outcome: Outcome::Ok { bytes } });
+            }
         }
     }
 }

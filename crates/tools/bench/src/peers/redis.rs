@@ -1,20 +1,19 @@
-//! Redis and compatible servers: GET and SET over RESP2.
+//! Redis and compatible servers: GET, MGET and SET over RESP2.
 
 use std::io::Write;
 
 use anyhow::Result;
 
 use super::Endpoint;
-use super::stream::{Codec, Decoded, MAX_REPLY, Malformed, PendingRequest, Pipelined};
+use super::stream::{Codec, Decoded, MAX_REPLY, Malformed, PendingRequest, Pipelined, first_line};
 use sprat_measure::target::{Op, Outcome};
 
 /// The codec of the Redis serialization protocol, version 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Resp;
 
-/// Limit on the first line of an answer, in bytes with its line end. A longer line is malformed;
-/// only error texts come near the limit.
-const MAX_LINE: usize = 4096;
+/// Why writing to a vector does not fail.
+const GROWS: &str = "a vector takes every write";
 
 /// The codec of RESP2 with a `WAIT` for 1 or 3 replicas after each write. A write completes when
 /// this number of replicas have acknowledged it, and fails if `WAIT` reports fewer.
@@ -33,50 +32,66 @@ impl Codec for Resp {
     const VALUE_END: &'static [u8] = b"\r\n";
 
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
-        let (verb, key): (&[u8], _) = match op {
-            Op::Get { key } => (b"*2\r\n$3\r\nGET\r\n", *key),
-            Op::Put { key, .. } => (b"*3\r\n$3\r\nSET\r\n", *key),
+        let verb: &[u8] = match op {
+            Op::Get { .. } => b"*2\r\n$3\r\nGET\r\n",
+            Op::Put { .. } => b"*3\r\n$3\r\nSET\r\n",
+            Op::GetMany { .. } => {
+                write!(out, "*{}\r\n", 1 + op.keys_to_read().len()).expect(GROWS);
+                b"$4\r\nMGET\r\n"
+            }
             Op::Ping => unreachable!("pings are refused before"),
         };
         out.extend_from_slice(verb);
-        length(out, key.len());
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\r\n");
-        if let Op::Put { value, .. } = op {
+        for key in op.keys_to_read() {
+            word(out, key);
+        }
+        if let Op::Put { key, value } = op {
+            word(out, key);
             length(out, value.len());
         }
     }
 
     fn decode(&self, input: &[u8], _pending: &PendingRequest) -> Result<Decoded, Malformed> {
-        let Some(line) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
-            return if input.len() < MAX_LINE {
-                Ok(Decoded::Need(input.len() + 1))
-            } else {
-                Err(Malformed("endless line"))
-            };
+        let Some((text, header)) = first_line(input)? else {
+            return Ok(Decoded::Need(input.len() + 1));
         };
-        let header = line + 1;
-        let Some(text) = input[..header].strip_suffix(b"\r\n") else {
-            return Err(Malformed("line without CR"));
-        };
-        let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
-        match text.split_first() {
-            Some((b'+', _)) => ended(Outcome::Ok { bytes: 0 }),
-            Some((b'-', _)) => ended(Outcome::Error),
-            Some((b'$', b"-1")) => ended(Outcome::Miss),
-            Some((b'$', digits)) => {
-                let bytes = decimal(digits).ok_or(Malformed("length of a bulk string"))?;
-                let whole = header + bytes + Self::VALUE_END.len();
-                if input.len() < whole {
-                    return Ok(Decoded::Need(whole));
+        let Some(digits) = text.strip_prefix(b"*") else { return simple(input) };
+        let (mut at, mut all) = (header, Outcome::Ok { bytes: 0 });
+        for _ in 0..decimal(digits).ok_or(Malformed("length of an array"))? {
+            match simple(&input[at..])? {
+                Decoded::Need(more) => return Ok(Decoded::Need(at + more)),
+                Decoded::Reply { consumed, outcome } => {
+                    at += consumed;
+                    all = all.and(outcome);
                 }
-                if &input[header + bytes..whole] != Self::VALUE_END {
-                    return Err(Malformed("bulk string without its end"));
-                }
-                Ok(Decoded::Reply { consumed: whole, outcome: Outcome::Ok { bytes } })
             }
-            _ => Err(Malformed("neither a simple string, an error nor a bulk string")),
         }
+        Ok(Decoded::Reply { consumed: at, outcome: all })
+    }
+}
+
+/// Decodes an answer that is no array.
+fn simple(input: &[u8]) -> Result<Decoded, Malformed> {
+    let Some((text, header)) = first_line(input)? else {
+        return Ok(Decoded::Need(input.len() + 1));
+    };
+    let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
+    match text.split_first() {
+        Some((b'+', _)) => ended(Outcome::Ok { bytes: 0 }),
+        Some((b'-', _)) => ended(Outcome::Error),
+        Some((b'$', b"-1")) => ended(Outcome::Miss),
+        Some((b'$', digits)) => {
+            let bytes = decimal(digits).ok_or(Malformed("length of a bulk string"))?;
+            let whole = header + bytes + Resp::VALUE_END.len();
+            if input.len() < whole {
+                return Ok(Decoded::Need(whole));
+            }
+            if &input[header + bytes..whole] != Resp::VALUE_END {
+                return Err(Malformed("bulk string without its end"));
+            }
+            Ok(Decoded::Reply { consumed: whole, outcome: Outcome::Ok { bytes } })
+        }
+        _ => Err(Malformed("neither a simple string, an error, a bulk string nor an array")),
     }
 }
 
@@ -97,23 +112,25 @@ impl<const REPLICAS: u8> Codec for RespWait<REPLICAS> {
         if pending.read {
             return Ok(stored);
         }
-        let rest = &input[consumed..];
-        let Some(line) = rest.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
-            return if rest.len() < MAX_LINE {
-                Ok(Decoded::Need(input.len() + 1))
-            } else {
-                Err(Malformed("endless line"))
-            };
+        let Some((text, line)) = first_line(&input[consumed..])? else {
+            return Ok(Decoded::Need(input.len() + 1));
         };
-        let count = rest[..line].strip_prefix(b":").and_then(|digits| digits.strip_suffix(b"\r"));
-        let count = count.and_then(decimal).ok_or(Malformed("number of replicas"))?;
+        let count = text.strip_prefix(b":").and_then(decimal);
+        let count = count.ok_or(Malformed("number of replicas"))?;
         let outcome = if count >= usize::from(REPLICAS) { outcome } else { Outcome::Error };
-        Ok(Decoded::Reply { consumed: consumed + line + 1, outcome })
+        Ok(Decoded::Reply { consumed: consumed + line, outcome })
     }
 }
 
 fn length(out: &mut Vec<u8>, bytes: usize) {
-    write!(out, "${bytes}\r\n").expect("a vector takes every write");
+    write!(out, "${bytes}\r\n").expect(GROWS);
+}
+
+/// Appends a bulk string.
+fn word(out: &mut Vec<u8>, bytes: &[u8]) {
+    length(out, bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(Resp::VALUE_END);
 }
 
 /// Parses a decimal number of one to nine digits. Returns `None` for anything else, and for numbers

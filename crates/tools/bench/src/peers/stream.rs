@@ -66,6 +66,23 @@ pub enum Decoded {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Malformed(pub &'static str);
 
+/// Limit on the first line of an answer, in bytes with its line end. A longer line is malformed;
+/// only error texts come near the limit.
+const MAX_LINE: usize = 4096;
+
+/// Returns the first line of an answer, and the number of its bytes with its end; `None` if the
+/// line is incomplete.
+///
+/// # Errors
+/// When the line is too long, or does not end in CR LF.
+pub(super) fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let Some(end) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+        return if input.len() < MAX_LINE { Ok(None) } else { Err(Malformed("endless line")) };
+    };
+    let line = input[..=end].strip_suffix(b"\r\n").ok_or(Malformed("line without CR"))?;
+    Ok(Some((line, end + 1)))
+}
+
 /// The encoding of a request-response protocol.
 pub trait Codec {
     /// Bytes that follow a value in a write.
@@ -217,11 +234,7 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
                 .append_value(value, C::VALUE_END)
                 .with_context(|| format!("sending to {}", self.name))?;
         }
-        stream.pending.push_back(PendingRequest {
-            tag,
-            read: matches!(op, Op::Get { .. }),
-            request_bytes,
-        });
+        stream.pending.push_back(PendingRequest { tag, read: op.reads(), request_bytes });
         if !stream.dirty && stream.sent < stream.out.len() {
             stream.dirty = true;
             self.dirty.push(connection);

@@ -110,6 +110,24 @@ pub fn reads_and_writes(
     climb(lab, &format!("{VALUE_BYTES} B reads and writes, {clients} connections"), rungs.collect())
 }
 
+/// Measures reads of `together` objects of 100 B in one request, and reads of one such object, one
+/// request at a time, by one spinning client. The names of a system's series end in `batch` and
+/// `single`.
+///
+/// # Errors
+/// When a system cannot be started or fails.
+pub fn batch_reads(lab: &Lab, systems: &[&dyn System], together: usize) -> Result<Results> {
+    let plan = |workload| lab.timed(LoadPlan::one_client(workload, Wait::Spin));
+    let single = plan(Workload::reads(lab.keys, VALUE_BYTES));
+    let batch = plan(Workload { together, ..Workload::reads(lab.keys, VALUE_BYTES) });
+    let loaded = load(systems, &lab.in_memory(), 1, &single)?;
+    let rungs = loaded
+        .into_iter()
+        .map(|one| (one, vec![("batch", batch.clone()), ("single", single.clone())]));
+    let title = format!("reads of {together} objects of {VALUE_BYTES} B in one request");
+    climb(lab, &title, rungs.collect())
+}
+
 pub(super) fn echoes(lab: &Lab, plan: &LoadPlan) -> Result<Vec<Loaded>> {
     let carriers = [(Carrier::Udp, "echo udp"), (Carrier::Tcp, "echo tcp")];
     let loaded = carriers.into_iter().map(|(carrier, label)| {

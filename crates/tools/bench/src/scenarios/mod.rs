@@ -8,6 +8,7 @@
 //! | [`write_latency`] | latency of one 100 B write in memory |
 //! | [`durable_write`] | latency and rate of durable writes |
 //! | [`reads_and_writes`] | latency and rate of reads and writes, for systems with replicas |
+//! | [`batch_reads`] | latency of reads of many objects in one request, and of single reads |
 //! | [`throughput`] | operations per second with many connections, or pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
 //! | [`contention`] | latency of one read while another thread burns CPU |
@@ -30,7 +31,9 @@ use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
 pub use ladder::{DEPTH, LARGE_BYTES, Path, ladder, shared_memory, volume};
-pub use latency::{contention, durable_write, read_latency, reads_and_writes, write_latency};
+pub use latency::{
+    batch_reads, contention, durable_write, read_latency, reads_and_writes, write_latency,
+};
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 

@@ -15,6 +15,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("durable write", latency::durable),
     ("throughput", throughput::fifty),
     ("pipelined", throughput::pipelined),
+    ("batches", throughput::batches),
     ("utilisation", capacity::utilisation),
     ("memory", capacity::memory),
     ("restart", capacity::restart),

@@ -4,7 +4,7 @@ use anyhow::Result;
 use sprat_client::Mode;
 
 use crate::ours::{Sockets, Transport};
-use crate::promises::{Findings, Settings, rate};
+use crate::promises::{Findings, Settings, rate, us};
 use crate::scenarios::{self, Mix};
 use crate::system::{Memcached, Redis, System};
 use sprat_measure::goals::Goal;
@@ -18,6 +18,9 @@ const CONNECTIONS: usize = 50;
 
 /// Operations in flight in the pipelined load.
 const DEPTH: usize = 512;
+
+/// Number of objects in a batch.
+const TOGETHER: usize = 100;
 
 /// Measures fifty connections with one operation at a time each.
 pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> {
@@ -74,6 +77,35 @@ pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<
          server's, so this is what \
          one client core and one server core do together."
     ));
+    findings.results(results);
+    Ok(())
+}
+
+/// Measures one client that reads many objects at a time, and the same client with one object at a
+/// time.
+pub(super) fn batches(settings: &Settings, findings: &mut Findings) -> Result<()> {
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let redis = Redis { unix: false };
+    let systems: [&dyn System; 4] = [&udp, &tcp, &redis, &Memcached];
+    let lab = settings.lab.undisturbed();
+    let results = scenarios::batch_reads(&lab, &systems, TOGETHER)?;
+    #[expect(clippy::cast_precision_loss, reason = "a hundred")]
+    let objects =
+        |label: &str| rate(&results, &format!("{label} batch")).map(|rate| rate * TOGETHER as f64);
+    for (label, what) in [(UDP, "fast+udp"), (TCP, "tcp")] {
+        let name = format!("objects read in batches of {TOGETHER}, {what}, vs single reads");
+        let single = rate(&results, &format!("{label} single"));
+        findings.row(&name, objects(label), single, "op/s", Goal::RatioAtLeast(10.0));
+    }
+    for (label, what) in [(UDP, "fast+udp"), (TCP, "tcp")] {
+        let ours = us(&results, &format!("{label} batch"), 0.5);
+        let name = format!("batch of {TOGETHER} reads p50, {what}, vs Redis MGET");
+        let peer = us(&results, "redis batch", 0.5);
+        findings.row(&name, ours, peer, "us", Goal::RatioAtMost(1.0));
+        let name = format!("batch of {TOGETHER} reads p50, {what}, vs memcached get");
+        findings.row(&name, ours, us(&results, "memcached batch", 0.5), "us", Goal::Shown);
+    }
     findings.results(results);
     Ok(())
 }

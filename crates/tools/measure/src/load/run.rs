@@ -37,6 +37,8 @@ pub struct Workload {
     pub value_bytes: usize,
     /// The share of reads, 0 to 1. The other operations are writes.
     pub read_share: f64,
+    /// The number of keys that one read reads, in one request.
+    pub together: usize,
     /// Whether to send pings, which the peer's driver echoes, instead of reads and writes.
     pub pings: bool,
     /// The distribution of keys.
@@ -55,6 +57,7 @@ impl Workload {
             key_bytes: 30,
             value_bytes,
             read_share: 1.0,
+            together: 1,
             pings: false,
             key_distribution: KeyDistribution::Uniform,
             seed: 1,
@@ -170,6 +173,7 @@ pub fn run_by(target: &mut dyn LoadTarget, plan: &LoadPlan, clock: &dyn Clock) -
         ),
         values: Values::new(plan.workload.value_bytes, plan.workload.seed),
         recorder: Recorder::new(counts_from, nanos(plan.duration)),
+        keys: vec![0; plan.workload.key_bytes * plan.workload.together],
         end: counts_from + nanos(plan.duration),
     };
     let mut done = Vec::with_capacity(in_flight);
@@ -199,6 +203,8 @@ struct Run<'a> {
     chooser: Chooser,
     values: Values,
     recorder: Recorder,
+    /// The keys of the operation that is being made.
+    keys: Vec<u8>,
     /// Operations start before this time, in ns.
     end: u64,
 }
@@ -206,16 +212,22 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts the operations that are due, as long as slots are free.
     fn issue(&mut self, target: &mut dyn LoadTarget, now: u64) -> Result<()> {
-        let mut key = [0; super::keys::MAX_KEY_BYTES];
-        let key = &mut key[..self.plan.workload.key_bytes];
+        let Workload { key_bytes, read_share, together, pings, .. } = self.plan.workload;
         let connections = target.connections();
         while let Some(slot) = self.slots.free.last().copied() {
             let Some(start) = self.starts.due(now).filter(|&start| start < self.end) else { break };
             let number = self.chooser.draw();
-            write_key(number, key);
-            let read = self.chooser.coin(self.plan.workload.read_share);
+            write_key(number, &mut self.keys[..key_bytes]);
+            let read = self.chooser.coin(read_share);
+            if read {
+                for key in self.keys.chunks_exact_mut(key_bytes).skip(1) {
+                    write_key(self.chooser.draw(), key);
+                }
+            }
+            let (keys, key) = (&self.keys[..], &self.keys[..key_bytes]);
             let op = match read {
-                _ if self.plan.workload.pings => Op::Ping,
+                _ if pings => Op::Ping,
+                true if together > 1 => Op::GetMany { keys, key_bytes },
                 true => Op::Get { key },
                 false => Op::Put { key, value: self.values.of(number) },
             };
@@ -245,7 +257,8 @@ impl Run<'_> {
     fn complete(&mut self, completion: Completion, now: u64) {
         // The completion belongs to an earlier run.
         let Some(Busy { start, read }) = self.slots.release(completion.tag) else { return };
-        let expected = if read { self.plan.workload.value_bytes } else { 0 };
+        let Workload { value_bytes, together, .. } = self.plan.workload;
+        let expected = if read { value_bytes * together } else { 0 };
         let outcome = match completion.outcome {
             Outcome::Ok { bytes } if bytes != expected => Outcome::Error,
             outcome => outcome,
