@@ -1,6 +1,6 @@
 //! Tests of real peers on the loopback interface, if they are installed, and of the echoes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sprat_bench::echo::{self, Carrier};
 use sprat_bench::peers::{Endpoint, Peer};
@@ -9,6 +9,7 @@ use sprat_bench::system::{Durability, Memcached, Redis, Setup, System};
 use sprat_measure::load::{LoadPlan, Measured, Workload, preload, run};
 use sprat_measure::machine::Machine;
 use sprat_measure::target::Wait;
+use sprat_testing::PATIENCE;
 
 const SYSTEMS: [(&dyn System, &str); 3] = [
     (&Redis { unix: false }, "redis-server"),
@@ -188,9 +189,17 @@ fn urls_name_peers() {
 fn the_machine_reports_other_busy_processes() {
     let mut busy =
         std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
-    let machine = Machine::describe();
+    // While others use all cores, it may get too little of one to be among the busiest.
+    let begun = Instant::now();
+    let machine = loop {
+        let machine = Machine::describe();
+        let is_there = machine.neighbours.iter().any(|neighbour| neighbour.pid == busy.id());
+        if is_there || begun.elapsed() > PATIENCE {
+            break is_there.then_some(machine);
+        }
+    };
     busy.kill().expect("ours");
     busy.wait().expect("ours");
-    assert!(machine.neighbours.iter().any(|neighbour| neighbour.pid == busy.id()), "{machine}");
+    let machine = machine.expect("it is found");
     assert!(machine.cores > 0 && machine.memory_bytes > 1 << 20 && !machine.kernel.is_empty());
 }
