@@ -62,6 +62,10 @@ impl Coordinator {
         kill_process(pid, signal).expect("ours");
     }
 
+    fn until_stopped(&self) {
+        sprat_testing::until_stopped(self.child.as_ref().expect("it runs").id());
+    }
+
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill(); // it may have ended
@@ -272,6 +276,7 @@ fn a_coordinator_that_was_stopped_is_fenced() {
     let (old, _) = cluster.leader(None);
     writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::STOP);
+    cluster.coordinators[old].until_stopped();
     cluster.leader(Some(old));
     cluster.client().create_table("made meanwhile").expect("another leads");
     pause(Duration::from_secs(1));

@@ -4,6 +4,7 @@ use crate::support;
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::Signal;
 use serde_json::Value;
+use sprat_testing::until_stopped;
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::UdpSocket;
@@ -112,21 +113,6 @@ const WHILE_STOPPED: usize = 50;
 
 /// Time for which a box is stopped: far longer than it sleeps on its own.
 const STOPPED: Duration = Duration::from_millis(200);
-
-/// Waits until all threads are stopped. The signal takes a while, and a thread that still runs
-/// would read the packets in time.
-fn until_stopped(process: u32) {
-    let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat"))
-            .expect("it is ours");
-        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
-    };
-    let until = Instant::now() + Duration::from_secs(30);
-    while !std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads").all(stopped) {
-        assert!(Instant::now() < until, "it does not stop");
-        thread::yield_now();
-    }
-}
 
 /// Stops a box with this name and these flags while datagrams arrive, and lets it continue. Returns
 /// its exit code and its final output.

@@ -3,7 +3,7 @@
 
 use sprat_plan::Plan;
 use sprat_rack::{Instance, hosts, write_instance};
-use sprat_testing::skip;
+use sprat_testing::{skip, until_stopped};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -65,11 +65,14 @@ impl Node {
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
     }
 
-    /// Sends the instance's process a signal.
+    /// Sends the instance's process a signal. After `STOP` the process is stopped.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = fs::read_to_string(self.instance.home.join("run/pid")).unwrap_or_default();
         if let Some(pid) = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw) {
             rustix::process::kill_process(pid, signal).expect("it runs");
+            if signal == rustix::process::Signal::STOP {
+                until_stopped(pid.as_raw_nonzero().get().cast_unsigned());
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use cluster::{COORDINATOR, Cluster, SERVERS, machine};
 use load::{pause, under_load};
 use rustix::process::{Signal, kill_process};
 use sprat_client::Error;
+use sprat_testing::until_stopped;
 use sprat_wire::op::Request;
 use std::time::{Duration, Instant};
 use support::{PATIENCE, ServerProcess, alone};
@@ -139,6 +140,7 @@ fn requests_waiting_for_a_stopped_master_get_no_old_answers() {
                 }
             }
             kill_process(servers[victim], Signal::STOP).expect("it runs");
+            until_stopped(servers[victim].as_raw_nonzero().get().cast_unsigned());
             for (&table, key) in
                 tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key)))
             {

@@ -218,9 +218,12 @@ impl ServerProcess {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Sends the server a signal.
+    /// Sends the server a signal. After `STOP` the server is stopped.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(self.pid(), signal).expect("it runs");
+        if signal == rustix::process::Signal::STOP {
+            sprat_testing::until_stopped(self.child.id());
+        }
     }
 
     /// Interrupts the server, as Ctrl-C does, and waits for its end.
