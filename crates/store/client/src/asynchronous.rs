@@ -5,7 +5,8 @@ use crate::blocking::{Options, StoredAnswer};
 use crate::core::{Core, check};
 use crate::error::Error;
 use crate::operations::{
-    AnswerContext, Operation, Recipient, learn, nothing, number, one_table, operations, removed,
+    AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
+    one_table, operations, removed,
 };
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
@@ -226,8 +227,8 @@ impl AsyncClient {
 
     /// Executes the operations of a batch; the results are in the order of the batch.
     ///
-    /// Each result is as of the operation alone: an error of one operation does not concern the
-    /// others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations fails with
+    /// Each operation has the result that it would have alone: an error of one operation does not
+    /// concern the others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations fails with
     /// [`Error::TooManyPending`].
     pub fn batch(&self, batch: &Batch<'_>) -> Call<Vec<Result<BatchResult, Error>>> {
         if batch.len() > BATCH_WINDOW {

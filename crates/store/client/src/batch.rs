@@ -1,7 +1,8 @@
 //! Many operations at once.
 
+use crate::operations::{double_sum, integer_sum, number, object, removed};
 use crate::types::{Object, Table};
-use sprat_wire::op::{Answer, Condition, Request, Status};
+use sprat_wire::op::{Answer, Condition, Request};
 use sprat_wire::value::Number;
 
 /// Number of operations that a client sends at a time, of a larger batch.
@@ -155,15 +156,17 @@ impl BatchKind {
 
     /// Makes the result from an answer; `None` for a malformed answer.
     pub(crate) fn result(self, answer: &Answer<'_>) -> Option<BatchResult> {
-        let (found, version) = (answer.status == Status::Ok, answer.number);
-        let bytes = || answer.body.try_into().ok();
-        let sum = |sum| BatchResult::Sum { sum, version };
+        let sum = |(sum, version)| BatchResult::Sum { sum, version };
         Some(match self {
-            Self::Read => BatchResult::Read(found.then(|| Object::of(answer))),
-            Self::Write => BatchResult::Written { version },
-            Self::Remove => BatchResult::Removed(found.then_some(version)),
-            Self::Integer => sum(Number::Integer(i64::from_le_bytes(bytes()?))),
-            Self::Double => sum(Number::Double(f64::from_le_bytes(bytes()?))),
+            Self::Read => BatchResult::Read(object(answer)?),
+            Self::Write => BatchResult::Written { version: number(answer)? },
+            Self::Remove => BatchResult::Removed(removed(answer)?),
+            Self::Integer => {
+                sum(integer_sum(answer).map(|(sum, version)| (Number::Integer(sum), version))?)
+            }
+            Self::Double => {
+                sum(double_sum(answer).map(|(sum, version)| (Number::Double(sum), version))?)
+            }
         })
     }
 }

@@ -4,7 +4,8 @@ use crate::batch::{BATCH_WINDOW, Batch, BatchKind, BatchResult};
 use crate::core::Core;
 use crate::error::Error;
 use crate::operations::{
-    AnswerContext, Operation, Recipient, learn, nothing, number, one_table, operations, removed,
+    AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
+    one_table, operations, removed,
 };
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
@@ -225,8 +226,8 @@ impl Client {
 
     /// Executes the operations of a batch, and returns their results in the order of the batch.
     ///
-    /// Each result is as of the operation alone: an error of one operation does not concern the
-    /// others. The operations are sent [`BATCH_WINDOW`] at a time.
+    /// Each operation has the result that it would have alone: an error of one operation does not
+    /// concern the others. The operations are sent [`BATCH_WINDOW`] at a time.
     pub fn batch(&mut self, batch: &Batch<'_>) -> Vec<Result<BatchResult, Error>> {
         let mut results = Vec::with_capacity(batch.len());
         for requests in batch.requests.chunks(BATCH_WINDOW) {

@@ -606,13 +606,12 @@ impl Handler for Completions<'_> {
             .iter()
             .find(|session| session.id == call.session())
             .expect("a session of this port");
-        match session.slots[call.slot()] {
+        match session.slots[call.slot()].expect("a call was made in this slot") {
             Carried::One(index) => {
                 let answer = result.as_deref().map(Answer::parse).map_err(|failure| *failure);
                 self.calls.end(now, index, answer, self.sink);
             }
             Carried::Batch(number) => self.calls.end_batch(now, number, result, self.sink),
-            Carried::Nothing => unreachable!("a call was made in this slot"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::types::Table;
+use crate::types::{Object, Table};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 
 /// The recipient of an operation.
@@ -104,6 +104,22 @@ pub(crate) fn number(answer: &Answer<'_>) -> Option<u64> {
     Some(answer.number)
 }
 
+/// Returns the object that was read, if there is one.
+#[expect(clippy::option_option, reason = "the outer one is of an answer that cannot be parsed")]
+pub(crate) fn object(answer: &Answer<'_>) -> Option<Option<Object>> {
+    Some((answer.status == Status::Ok).then(|| Object::of(answer)))
+}
+
+/// Returns the sum and the version of an integer counter.
+pub(crate) fn integer_sum(answer: &Answer<'_>) -> Option<(i64, u64)> {
+    Some((i64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
+}
+
+/// Returns the sum and the version of a double counter.
+pub(crate) fn double_sum(answer: &Answer<'_>) -> Option<(f64, u64)> {
+    Some((f64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
+}
+
 /// Returns the version of the object that was removed, if there was one.
 #[expect(clippy::option_option, reason = "the outer one is of an answer that cannot be parsed")]
 pub(crate) fn removed(answer: &Answer<'_>) -> Option<Option<u64>> {
@@ -137,9 +153,7 @@ macro_rules! operations {
             /// [`Error`] when the key is too long, the table was dropped, this client has no right
             /// to read it, or no answer arrives in time.
             fn get(table: Table, key: &[u8]) -> Option<Object> {
-                Operation::new(Request::Read { table: table.0, key }, |answer| {
-                    Some((answer.status == Status::Ok).then(|| Object::of(answer)))
-                })
+                Operation::new(Request::Read { table: table.0, key }, object)
             }
 
             /// Stores an object, replacing the one of that key if there is one. Returns its
@@ -195,9 +209,7 @@ macro_rules! operations {
             /// [`Error::NotANumber`] when the object is not an integer counter or the sum
             /// overflows; other [`Error`]s as for [`put`](Self::put).
             fn increment_i64(table: Table, key: &[u8], delta: i64) -> (i64, u64) {
-                Operation::new(Request::IncrementI64 { table: table.0, key, delta }, |answer| {
-                    Some((i64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
-                })
+                Operation::new(Request::IncrementI64 { table: table.0, key, delta }, integer_sum)
             }
 
             /// Adds to a double; an absent one counts as zero. Returns the sum and the object's
@@ -207,9 +219,7 @@ macro_rules! operations {
             /// [`Error::NotANumber`] when the object is not a double counter or the sum is not
             /// finite; other [`Error`]s as for [`put`](Self::put).
             fn increment_f64(table: Table, key: &[u8], delta: f64) -> (f64, u64) {
-                Operation::new(Request::IncrementF64 { table: table.0, key, delta }, |answer| {
-                    Some((f64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
-                })
+                Operation::new(Request::IncrementF64 { table: table.0, key, delta }, double_sum)
             }
 
             /// Reads the next objects of a table: from the beginning, or after the end of an

@@ -110,10 +110,9 @@ impl Port {
                 let (parts, deadline) = calls.batch_request(now, number, header.as_bytes());
                 self.endpoint.call(now, session.id, &parts, deadline, &mut tx)
             }
-            Carried::Nothing => unreachable!("a call carries something"),
         };
         match called {
-            Ok(call) => session.slots[call.slot()] = carried,
+            Ok(call) => session.slots[call.slot()] = Some(carried),
             // Retrying ends an operation that has reached its deadline.
             Err(CallError::Late) => calls.retry_carried(now, carried),
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(carried),
@@ -137,7 +136,7 @@ impl Port {
             return None;
         }
         let id = self.endpoint.connect(now, peer, self.driver.tx()).ok()?;
-        self.sessions.push(Session { id, peer, slots: [Carried::Nothing; MAX_SLOTS] });
+        self.sessions.push(Session { id, peer, slots: [None; MAX_SLOTS] });
         Some(self.sessions.len() - 1)
     }
 

@@ -262,7 +262,7 @@ fn a_node_checks_roles() {
             world.ask(&Request::Batch { items: BatchItems::parse(&items).unwrap() }).unwrap();
         let statuses = BatchItems::parse(&body).unwrap();
         let statuses: Vec<_> = statuses.map(|item| Answer::parse(item).unwrap().status).collect();
-        // An item that is no operation on an object is refused, whoever sends it.
+        // The server refuses an item that is no operation on an object, also from an administrator.
         let bad = Status::Malformed;
         let denied = or(Status::Denied, Status::Ok);
         let hidden = or(Status::UnknownTable, Status::Ok);

@@ -12,8 +12,6 @@ use sprat_wire::op::{
 /// What a call to a server carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carried {
-    /// Nothing: no call was made yet.
-    Nothing,
     /// An operation, by its index.
     One(u32),
     /// Several operations, by the number of their batch.
@@ -56,7 +54,6 @@ impl Calls {
         let first = match carried {
             Carried::One(index) => index,
             Carried::Batch(number) => self.batches.batches[number as usize].operations[0],
-            Carried::Nothing => unreachable!("a call carries something"),
         };
         self.target(first)
     }
@@ -115,7 +112,6 @@ impl Calls {
                     self.retry(now, index);
                 }
             }
-            Carried::Nothing => {}
         }
     }
 

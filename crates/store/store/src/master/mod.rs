@@ -448,8 +448,9 @@ impl<D: Disk> Handler for Master<D> {
 
     #[inline]
     fn prefetch(&mut self, payload: &[u8]) {
-        let Ok((request, operation)) = Request::parse_with_id(payload) else { return };
-        if let Some((table, key)) = request.object() {
+        if let Ok((request, operation)) = Request::parse_with_id(payload)
+            && let Some((table, key)) = request.object()
+        {
             if let Some(operation) = operation {
                 self.log.prefetch_completion(table, &operation);
             }

@@ -86,8 +86,8 @@ pub enum Status {
     /// still work; writes work again once there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
-    /// In the response to a batch: this operation was not executed; ask again. `number`: after how
-    /// many microseconds.
+    /// In the response to a batch: the server has not executed this operation; ask again. `number`:
+    /// the microseconds after which the server expects to execute it.
     #[error("the server has not executed that operation of a batch")]
     Busy = 18,
 }
