@@ -228,8 +228,8 @@ impl AsyncClient {
     /// Executes the operations of a batch; the results are in the order of the batch.
     ///
     /// Each operation has the result that it would have alone: an error of one operation does not
-    /// concern the others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations fails with
-    /// [`Error::TooManyPending`].
+    /// concern the others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations
+    /// fails with [`Error::TooManyPending`].
     pub fn batch(&self, batch: &Batch<'_>) -> Call<Vec<Result<BatchResult, Error>>> {
         if batch.len() > BATCH_WINDOW {
             return Call::ended(Error::TooManyPending(BATCH_WINDOW));
