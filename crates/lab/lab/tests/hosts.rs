@@ -263,9 +263,11 @@ fn make_removes_what_a_killed_owner_left() {
     let mut owner = test.owner();
     owner.child.kill().unwrap();
     owner.child.wait().unwrap();
-    let before = fs::metadata(&test.names()[0]).unwrap().ino();
+    // While the old namespace is open, the kernel gives its inode number to no other.
+    let before = fs::File::open(&test.names()[0]).unwrap();
     let standing = LabHosts::make(test.pair(), &test.dir).unwrap();
-    assert_ne!(fs::metadata(&test.names()[0]).unwrap().ino(), before, "the namespace is a new one");
+    let inode = fs::metadata(&test.names()[0]).unwrap().ino();
+    assert_ne!(inode, before.metadata().unwrap().ino(), "the namespace is a new one");
     assert!(!owner.sleeper_lives());
     standing.down().unwrap();
 }
