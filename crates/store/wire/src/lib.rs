@@ -7,6 +7,7 @@
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`once`]: operations that take effect once, and their completion records.
 //! - [`tablet`]: parts of tables.
+//! - [`transaction`]: operations that take effect together or not at all.
 //! - [`value`]: the types of values, and the arithmetic of increments.
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
@@ -22,6 +23,7 @@ pub mod once;
 pub mod op;
 pub mod packet;
 pub mod tablet;
+pub mod transaction;
 pub mod value;
 
 pub use limits::*;

@@ -66,7 +66,7 @@ const _: () =
 pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;
 
 /// The id of a client's operation.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct OperationId {
     /// The client: a random number that no other client has.
     pub client: u64,
@@ -103,6 +103,12 @@ impl OperationId {
         let (client, slot) = (U64::new(self.client), U16::new(self.slot | resent));
         let bytes = OperationIdBytes { client, slot, sequence: six_bytes(self.sequence) };
         zerocopy::transmute!(bytes)
+    }
+
+    /// Returns the id with these bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8; OPERATION_ID_BYTES]) -> Self {
+        Self::of(&zerocopy::transmute!(*bytes))
     }
 
     pub(crate) fn of(bytes: &OperationIdBytes) -> Self {

@@ -31,8 +31,9 @@ pub use records::{
 
 pub use select::{MAX_SELECTED, Selection};
 
-use crate::once::COMPLETIONS;
+use crate::once::OPERATION_ID_BYTES;
 use crate::tablet::{self, MAX_TABLETS};
+use crate::transaction::{Decision, PREPARED, Plan, TransactionAction};
 use crate::{MAX_TABLE_NAME, MAX_VERSION};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -148,7 +149,7 @@ pub enum Request<'a> {
     },
     /// To a master: add to an integer counter, a little-endian `i64`; an absent counter counts as
     /// 0. Body of the answer: the new value. An object that is not such a counter, or would
-    /// overflow, is not changed: see [`Number::added_to`](crate::value::Number::added_to).
+    ///    overflow, is not changed: see [`Number::added_to`](crate::value::Number::added_to).
     IncrementI64 {
         /// Table id.
         table: u32,
@@ -173,6 +174,32 @@ pub enum Request<'a> {
     Batch {
         /// The requests.
         items: BatchItems<'a>,
+    },
+    /// To a master: prepare this operation of a transaction, which must have an id. `Ok`: it is
+    /// prepared, and its object is locked. `Conflict`: the condition does not hold. `Aborted`:
+    /// another transaction locks the object, or this operation was aborted. See
+    /// [`crate::transaction`].
+    Prepare {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// The condition for the transaction.
+        condition: Condition,
+        /// What the operation does, and for which transaction.
+        plan: Plan<'a>,
+    },
+    /// To a master: decide an operation of a transaction. `number` of the answer: the
+    /// [state](crate::transaction::OperationState) of the operation.
+    Decide {
+        /// Table id.
+        table: u32,
+        /// The position of the object's key.
+        position: u64,
+        /// The bytes of the operation's id.
+        id: &'a [u8; OPERATION_ID_BYTES],
+        /// What to do.
+        decision: Decision,
     },
     /// To a master: return the next objects of a table, in the order of [`Items`]' cursors. Body of
     /// the answer: [`Items`]; `more`: another scan is needed, from the cursor in `number`. An
@@ -417,9 +444,13 @@ pub enum Malformed {
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
-    /// A table id with [the bit](crate::once::COMPLETIONS) of a table of completions.
-    #[error("table id {0} is over the limit of {max}", max = COMPLETIONS - 1)]
+    /// A table id with [the bit](crate::once::COMPLETIONS) of a table of completions, or
+    /// [that](PREPARED) of a table of prepared entries.
+    #[error("table id {0} is over the limit of {max}", max = PREPARED - 1)]
     Table(u32),
+    /// A plan of an operation of a transaction that is not valid.
+    #[error("the plan of a transaction's operation is invalid, or over a limit")]
+    Plan,
     /// More tablets than a table may have.
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
@@ -456,6 +487,8 @@ impl<'a> Request<'a> {
             | Self::Remove { table, .. }
             | Self::IncrementI64 { table, .. }
             | Self::IncrementF64 { table, .. }
+            | Self::Prepare { table, .. }
+            | Self::Decide { table, .. }
             | Self::Scan { table, .. }
             | Self::TableStats { table }
             | Self::Echo { table, .. } => Some(table),
@@ -473,7 +506,8 @@ impl<'a> Request<'a> {
             | Self::Write { table, key, .. }
             | Self::Remove { table, key, .. }
             | Self::IncrementI64 { table, key, .. }
-            | Self::IncrementF64 { table, key, .. } => Some((table, key)),
+            | Self::IncrementF64 { table, key, .. }
+            | Self::Prepare { table, key, .. } => Some((table, key)),
             _ => None,
         }
     }
@@ -485,12 +519,30 @@ impl<'a> Request<'a> {
     pub fn position(&self, seed: u64) -> u64 {
         match (self, self.object()) {
             (_, Some((table, key))) => tablet::position(seed, table, key),
+            (Self::Decide { position, .. }, _) => *position,
             (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
             _ => 0,
         }
     }
 
-    /// Returns whether the request writes or removes an object, and so may have an
+    /// Returns whether a batch may have the request: it concerns a single object.
+    #[must_use]
+    #[inline]
+    pub fn may_be_in_batch(&self) -> bool {
+        matches!(self, Self::Decide { .. }) || self.object().is_some()
+    }
+
+    /// Returns whether the request needs the right to change the table.
+    #[must_use]
+    #[inline]
+    pub fn needs_write_right(&self) -> bool {
+        match self {
+            Self::Prepare { plan, .. } => plan.action() != TransactionAction::Check,
+            _ => self.changes_object(),
+        }
+    }
+
+    /// Returns whether the request may change or lock an object, and so may have an
     /// [`OperationId`](crate::once::OperationId).
     #[must_use]
     #[inline]
@@ -501,6 +553,7 @@ impl<'a> Request<'a> {
                 | Self::Remove { .. }
                 | Self::IncrementI64 { .. }
                 | Self::IncrementF64 { .. }
+                | Self::Prepare { .. }
         )
     }
 

@@ -4,16 +4,31 @@
 //! order of scans. A tablet is a range of positions. The hash is seeded with the cluster's id, so
 //! that outsiders cannot choose keys that all fall into one tablet.
 
+use crate::once::COMPLETIONS;
+use crate::transaction::{PREPARED, parse_prepared_key};
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The largest number of tablets of one table.
 pub const MAX_TABLETS: usize = 1024;
 
-/// Returns the hash of a table's key under a seed.
+/// Returns the table to which entries of the table `id` belong: `id` itself, unless it is that of
+/// the table's [completions](COMPLETIONS) or of its [prepared entries](PREPARED).
+#[inline]
+#[must_use]
+pub fn table_of(id: u32) -> u32 {
+    id & !(COMPLETIONS | PREPARED)
+}
+
+/// Returns the hash of a table's key under a seed. A prepared entry has the hash of the object that
+/// it locks.
 #[inline]
 #[must_use]
 pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
+    let (table, key) = match table & PREPARED {
+        0 => (table, key),
+        _ => (table & !PREPARED, parse_prepared_key(key).map_or(key, |(key, _)| key)),
+    };
     // The table's id, times an odd constant, is added to the seed: so neighbouring ids differ in
     // high bits too.
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))

@@ -7,3 +7,4 @@ mod frame;
 mod op;
 mod packet;
 mod tablet;
+mod transaction;

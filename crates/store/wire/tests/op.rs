@@ -13,6 +13,7 @@ use sprat_wire::op::{
     push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
+use sprat_wire::transaction::{Decision, PREPARED, Participant, Plan, TransactionAction};
 use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
@@ -34,7 +35,7 @@ fn condition() -> impl Strategy<Value = Condition> {
 proptest! {
     #[test]
     fn requests_round_trip(
-        table in 0..COMPLETIONS,
+        table in 0..PREPARED,
         number: u64,
         key: Vec<u8>,
         value: Vec<u8>,
@@ -61,12 +62,35 @@ proptest! {
         };
         let seen = ClusterSeen { cluster: client.into(), version: number.into() };
         let cursor = MoveCursor { after: client.into(), batch: sequence.into() };
+        let unmarked = OperationId { resent: false, ..id };
+        let participant = Participant { table, position: number, id: unmarked };
+        let actions = [
+            TransactionAction::Check,
+            TransactionAction::Write(value),
+            TransactionAction::Remove,
+        ];
+        let plans = actions.map(|action| Plan::encode(action, &[participant; 2]));
+        let [check, write, remove] = plans.each_ref().map(|plan| Plan::parse(plan).expect("valid"));
+        for (plan, action) in [check, write, remove].iter().zip(actions) {
+            prop_assert_eq!(plan.action(), action);
+            prop_assert_eq!(plan.participants().collect::<Vec<_>>(), [participant; 2]);
+        }
+        let operation = id.bytes();
+        let position = number;
+        let decide = |decision| Request::Decide { table, position, id: &operation, decision };
         for request in [
             Request::Read { table, key },
             Request::Write { table, key, value, condition },
             Request::Remove { table, key, condition },
             Request::IncrementI64 { table, key, delta: number.cast_signed() },
             Request::IncrementF64 { table, key, delta: f64::from(table) },
+            Request::Prepare { table, key, condition, plan: check },
+            Request::Prepare { table, key, condition, plan: write },
+            Request::Prepare { table, key, condition, plan: remove },
+            decide(Decision::Vote),
+            decide(Decision::Commit),
+            decide(Decision::Abort),
+            decide(Decision::End),
             Request::Scan { table, after: None },
             Request::Scan { table, after: Some(number) },
             Request::TableStats { table },

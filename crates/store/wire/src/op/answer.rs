@@ -90,6 +90,10 @@ pub enum Status {
     /// the microseconds after which the server expects to execute it.
     #[error("the server has not executed that operation of a batch")]
     Busy = 18,
+    /// The operation of a transaction is aborted, or cannot be prepared because another transaction
+    /// locks the object.
+    #[error("another transaction locks the object, or this one was aborted")]
+    Aborted = 19,
 }
 
 impl TryFrom<u8> for Status {
@@ -116,6 +120,7 @@ impl TryFrom<u8> for Status {
             16 => Self::TooFewServers,
             17 => Self::DiskFull,
             18 => Self::Busy,
+            19 => Self::Aborted,
             other => return Err(other),
         })
     }

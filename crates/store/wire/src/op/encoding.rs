@@ -5,8 +5,9 @@ use super::{
     BackupRequest, BatchItems, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor,
     MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, backup,
 };
-use crate::once::{COMPLETIONS, OperationId, OperationIdBytes};
-use crate::tablet::MAX_TABLETS;
+use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
+use crate::tablet::{MAX_TABLETS, table_of};
+use crate::transaction::{Decision, MAX_TRANSACTION_KEY, Plan};
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
@@ -22,6 +23,8 @@ const SERVER_STATS: u8 = 8;
 const ECHO: u8 = 9;
 const COLLECT: u8 = 10;
 const BATCH: u8 = 11;
+const PREPARE: u8 = 12;
+const DECIDE: u8 = 13;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -78,6 +81,13 @@ impl<'a> Request<'a> {
             Self::Scan { table, after: None } => (SCAN, 0, table, 0, NOTHING, NOTHING),
             Self::Scan { table, after: Some(after) } => {
                 (SCAN, CONTINUE, table, after, NOTHING, NOTHING)
+            }
+            Self::Prepare { table, key, condition, plan } => {
+                let (code, argument) = condition.encode();
+                (PREPARE, code, table, argument, key, plan.bytes())
+            }
+            Self::Decide { table, position, id, decision } => {
+                (DECIDE, decision as u8, table, position, &id[..], NOTHING)
             }
             Self::Batch { items } => (BATCH, 0, 0, 0, NOTHING, items.bytes()),
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
@@ -186,11 +196,12 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE | DECIDE | LOCATE_TABLE)
+            && table_of(table) != table
         {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS | BATCH)
+        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS | BATCH | PREPARE)
             && !value.is_empty()
         {
             return Err(Malformed::Trailing(value.len()));
@@ -227,6 +238,21 @@ impl<'a> Request<'a> {
                 CONTINUE => keyless(Self::Scan { table, after: Some(argument) }),
                 other => Err(Malformed::Condition(other)),
             },
+            PREPARE => Ok(Self::Prepare {
+                table,
+                key,
+                condition: Condition::parse(header.condition, argument)?,
+                plan: Plan::parse(value)
+                    .filter(|_| key.len() <= MAX_TRANSACTION_KEY)
+                    .ok_or(Malformed::Plan)?,
+            }),
+            DECIDE => {
+                let id = <&[u8; OPERATION_ID_BYTES]>::try_from(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let decision =
+                    Decision::of(header.condition).ok_or(Malformed::Condition(header.condition))?;
+                Ok(Self::Decide { table, position: argument, id, decision })
+            }
             BATCH => keyless(Self::Batch { items: BatchItems::parse(value)? }),
             TABLE_STATS => keyless(Self::TableStats { table }),
             SERVER_STATS => keyless(Self::ServerStats),

@@ -1,8 +1,7 @@
 //! A selection of tablets. A recovery master requests the entries of these tablets in a segment
 //! from a backup.
 
-use crate::once::COMPLETIONS;
-use crate::tablet::{Range, Tablet, position};
+use crate::tablet::{Range, Tablet, position, table_of};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -69,7 +68,7 @@ impl<'a> Selection<'a> {
         };
         let sensible = tablets.len() <= MAX_SELECTED
             && selection.tablets().all(|tablet| {
-                tablet.table & COMPLETIONS == 0 && tablet.range.first <= tablet.range.last
+                table_of(tablet.table) == tablet.table && tablet.range.first <= tablet.range.last
             })
             && selection.tablets().is_sorted_by(apart);
         sensible.then_some(selection)
