@@ -1,6 +1,6 @@
 //! Completions of operations that take effect once.
 
-use crate::log::{Full, Log, Ref};
+use crate::log::{Appender, Full, Log, Ref};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::{
     COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, OperationId,
@@ -72,7 +72,7 @@ impl Log {
         if known {
             return Ok(false);
         }
-        self.write_completion((table, key, sequence), completion).map(|()| true)
+        self.write_completion((table, key, sequence), completion, Appender::Writer).map(|()| true)
     }
 
     /// Revokes a completion that was [adopted](Self::adopt_completion) and turned out not to count:
@@ -90,7 +90,7 @@ impl Log {
         if self.tables.is_dropped(table) || self.known(table, key) != Some((sequence, false)) {
             return Ok(());
         }
-        self.write_completion((table, key, sequence), &Completion::BEGUN)
+        self.write_completion((table, key, sequence), &Completion::BEGUN, Appender::Writer)
     }
 
     /// Writes the completion of an operation on a key, when the operation changed nothing.
@@ -108,7 +108,8 @@ impl Log {
         let position = Some(self.hash(table, key).reverse_bits());
         let completion =
             Completion { joined: false, status, version: number, position, result: &[] };
-        self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
+        let entry = (table | COMPLETIONS, &id.key()[..], id.sequence);
+        self.write_completion(entry, &completion, Appender::Writer)
     }
 
     /// Returns the sequence number of the last operation of a slot that is known, and whether it is
@@ -119,21 +120,27 @@ impl Log {
     }
 
     /// Writes a completion that counts although no entry follows it.
-    fn write_completion(
+    pub(crate) fn write_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
         completion: &Completion<'_>,
+        appender: Appender,
     ) -> Result<(), Full> {
         let mut value = [0; MAX_COMPLETION];
         let len = Completion { joined: false, ..*completion }.encode(&mut value);
-        self.write(table, key, (ValueType::Bytes, &value[..len]), Some(sequence), None)?;
+        let value = (ValueType::Bytes, &value[..len]);
+        self.write(table, key, value, Some(sequence), None, appender)?;
         self.clients.note_heard(OperationId::client_of(key));
         Ok(())
     }
 
     /// Forgets the clients that were not heard from since the last call; [`Log::clean`] then frees
-    /// their completions.
+    /// their completions. Keeps the clients of prepared operations, whose completions say how these
+    /// were decided.
     pub fn age_clients(&mut self) {
+        for client in self.prepared().map(|(_, id)| id.client).collect::<Vec<_>>() {
+            self.clients.note_heard(client);
+        }
         if self.clients.age() {
             self.cleaner.purge_from_start();
         }

@@ -28,7 +28,12 @@
 //! *Operations that take effect once.* The completion of such an operation ([`sprat_wire::once`])
 //! is an object. The completions of operations on a table are in a second table of their own. A
 //! completion is appended together with the entry that its operation wrote, directly before that
-//! entry and to the same head. Completions of clients that were silent for long are dead.
+//! entry and to the same head. Completions of clients that were silent for long are dead, unless
+//! one of the client's operations is prepared.
+//!
+//! *Transactions.* A prepared entry ([`sprat_wire::transaction`]) is an object of a third table. It
+//! locks an object until the log has the completion of its operation. For each prepared entry the
+//! log leaves memory free for the change that the operation will write.
 //!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
@@ -64,6 +69,7 @@ mod segment;
 mod stats;
 mod table;
 mod tables;
+mod transactions;
 
 pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use clients::MAX_CLIENTS;

@@ -11,9 +11,11 @@ use crate::config::{Config, ConfigError, Durability};
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
 use crate::tables::Tables;
+use crate::transactions::{PreparedEntries, is_prepared_entry};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::COMPLETIONS;
 use sprat_wire::tablet::{Tablet, hash};
+use sprat_wire::transaction::PREPARED;
 use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
 use std::collections::VecDeque;
@@ -108,6 +110,7 @@ pub struct Log {
     pub(crate) cleaner: Cleaner,
     /// Clients whose completions are kept.
     pub(crate) clients: Clients,
+    pub(crate) prepared: PreparedEntries,
     /// Tombstones by key, while the log is restored.
     pub(crate) tombstone_table: Option<Table>,
     /// Segment that writers append to.
@@ -163,6 +166,7 @@ impl Log {
             tables: Tables::default(),
             cleaner: Cleaner::default(),
             clients: Clients::default(),
+            prepared: PreparedEntries::default(),
             tombstone_table: None,
             head: NO_SLOT,
             heads: VecDeque::new(),
@@ -292,12 +296,13 @@ impl Log {
         value: (ValueType, &[u8]),
         operation: Option<&Operation<'_>>,
     ) -> Result<Written, Full> {
-        self.write(table, key, value, None, operation)
+        self.write(table, key, value, None, operation, Appender::Writer)
     }
 
     /// Writes an object of another log, with the type and version that it has in that log. Writes
-    /// nothing if this log has the same or a later version of the key. Returns whether the object
-    /// was written. Later writes of the key get higher versions.
+    /// nothing if this log has the same or a later version of the key, or if the object is in a
+    /// table of prepared entries and is not one. Returns whether the object was written. Later
+    /// writes of the key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, perhaps only until more of the
@@ -313,10 +318,11 @@ impl Log {
         version: u64,
     ) -> Result<bool, Full> {
         let known = self.find(table, key).map(|known| self.entry(known).version);
-        if known.is_some_and(|known| known >= version) {
+        let is_nothing = table & PREPARED != 0 && !is_prepared_entry(table, key, value.1);
+        if is_nothing || known.is_some_and(|known| known >= version) {
             return Ok(false);
         }
-        self.write(table, key, value, Some(version), None).map(|_| true)
+        self.write(table, key, value, Some(version), None, Appender::Writer).map(|_| true)
     }
 
     /// Raises the version at which new keys begin to at least `version`, the safe version of
@@ -343,14 +349,17 @@ impl Log {
         (value_type, value): (ValueType, &[u8]),
         version: Option<u64>,
         operation: Option<&Operation<'_>>,
+        appender: Appender,
     ) -> Result<Written, Full> {
         assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
         let hash = self.hash(table, key);
         self.table.prefetch(hash);
         let len = HEADER_BYTES + key.len() + value.len();
         let before = operation.map_or(0, Operation::len);
-        self.admit(hash, table, key, before + len)?;
-        let completion = self.make_room(before + len, Appender::Writer)?;
+        if appender == Appender::Writer {
+            self.admit(hash, table, key, before + len)?;
+        }
+        let completion = self.make_room(before + len, appender)?;
         let address = completion + before;
         // From here on nothing fails. The lookup comes after the cleaning, which may move the
         // object.
@@ -373,7 +382,10 @@ impl Log {
                 self.memory.owner_mut(old.address).live -= old.len;
                 self.account_removed(table, old.len);
             }
-            None => self.table_insert(hash, address),
+            None => {
+                self.table_insert(hash, address);
+                self.index_prepared(table, key, hash, len);
+            }
         }
         self.memory.owner_mut(address).live += len;
         self.account_added(table, len);
@@ -454,6 +466,7 @@ impl Log {
             self.tombstone_bytes += len;
         }
         self.table.remove(hash, place);
+        self.unindex_prepared(table, key);
         self.memory.owner_mut(old.address).live -= old.len;
         self.account_removed(table, old.len);
         if let Some(operation) = operation {
@@ -469,8 +482,10 @@ impl Log {
     /// must not be used again while [`Log::is_dropped`] returns true. In a log that may be restored
     /// from disk it must never be used again.
     pub fn drop_table(&mut self, table: u32) {
-        self.tables.drop_table(table);
-        self.tables.drop_table(table | COMPLETIONS);
+        for id in [table, table | COMPLETIONS, table | PREPARED] {
+            self.tables.drop_table(id);
+        }
+        self.prepared.drop_tablet(Tablet::whole(table));
         self.cleaner.purge_from_start();
     }
 
@@ -478,18 +493,22 @@ impl Log {
     /// may be written with this id.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
-        self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
+        [table, table | COMPLETIONS, table | PREPARED]
+            .into_iter()
+            .any(|id| self.tables.is_dropped(id))
     }
 
-    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) drops those of a whole
-    /// table. Completions stay unless the tablet is the whole table, because the log does not know
-    /// to which tablet they belong. Objects that are not freed yet are still found: callers must
-    /// not look for them.
+    /// Drops the objects and prepared entries of a tablet, as [`drop_table`](Self::drop_table)
+    /// drops those of a whole table. Completions stay unless the tablet is the whole table, because
+    /// the log does not know to which tablet they belong. Objects that are not freed yet are still
+    /// found: callers must not look for them.
     pub fn drop_tablet(&mut self, tablet: Tablet) {
         if tablet.range.is_all() {
             return self.drop_table(tablet.table);
         }
         self.tables.drop_tablet(tablet);
+        self.tables.drop_tablet(Tablet { table: tablet.table | PREPARED, ..tablet });
+        self.prepared.drop_tablet(tablet);
         self.cleaner.purge_from_start();
     }
 
@@ -544,17 +563,15 @@ impl Log {
     }
 
     /// Refuses an entry that would exceed the capacity, because with more live data the cleaner
-    /// would find less and less to clean.
+    /// would find less and less to clean. A prepared entry also needs room for its decision.
     fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
-        if self.object_bytes + len <= self.capacity() {
+        let len = if table & PREPARED == 0 { len } else { 2 * len };
+        let taken = self.object_bytes + self.prepared.promised;
+        if taken + len <= self.capacity() {
             return Ok(());
         }
         let old = self.lookup(hash, table, key).map_or(0, |(_, old)| old.len);
-        if len <= old || self.object_bytes + len - old <= self.capacity() {
-            Ok(())
-        } else {
-            Err(Full::Memory)
-        }
+        if len <= old || taken + len - old <= self.capacity() { Ok(()) } else { Err(Full::Memory) }
     }
 }
 

@@ -11,8 +11,11 @@ use crate::config::{Config, ConfigError};
 use crate::log::{Appender, Log};
 use crate::segment::NoRoom;
 use crate::table::Table;
+use crate::transactions::is_prepared_entry;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
+use sprat_wire::tablet::table_of;
+use sprat_wire::transaction::PREPARED;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -185,10 +188,12 @@ impl Restore {
         let exists = self
             .tables
             .as_ref()
-            .is_none_or(|tables| tables.binary_search(&(entry.table & !COMPLETIONS)).is_ok());
+            .is_none_or(|tables| tables.binary_search(&table_of(entry.table)).is_ok());
         let is_completion = Completion::of(entry).is_some();
-        let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion;
-        if !exists && entry.table & COMPLETIONS == 0 {
+        let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion
+            || entry.table & PREPARED != 0
+                && !is_prepared_entry(entry.table, entry.key, entry.value);
+        if !exists && table_of(entry.table) == entry.table {
             // Bounded by the number of table ids that the coordinator assigned.
             *self.left_out.entry(entry.table).or_default() += 1;
         }
@@ -214,7 +219,10 @@ impl Restore {
                 log.memory.owner_mut(old.address).live -= old.len;
                 log.account_removed(entry.table, old.len);
             }
-            None => log.table_insert(hash, address),
+            None => {
+                log.table_insert(hash, address);
+                log.index_prepared(entry.table, entry.key, hash, bytes.len());
+            }
         }
         Ok(())
     }
@@ -256,6 +264,7 @@ impl Restore {
             && log.entry(old).version <= entry.version
         {
             log.table.remove(hash, place);
+            log.unindex_prepared(entry.table, entry.key);
             log.memory.owner_mut(old.address).live -= old.len;
             log.account_removed(entry.table, old.len);
         }

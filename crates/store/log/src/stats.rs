@@ -8,6 +8,8 @@ use crate::{Durability, Role};
 use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::Kind;
 use sprat_wire::once::COMPLETIONS;
+use sprat_wire::tablet::table_of;
+use sprat_wire::transaction::PREPARED;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The largest number of huge pages that one call returns to the kernel: each takes a system call.
@@ -20,6 +22,8 @@ pub struct Stats {
     pub objects: u64,
     /// Completions of operations that take effect once.
     pub completions: u64,
+    /// Prepared entries of transactions.
+    pub prepared: u64,
     /// Clients whose completions are kept.
     pub clients: u64,
     /// Bytes of the entries of objects and completions.
@@ -56,15 +60,15 @@ impl Log {
     /// Returns the log's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let completions = self
-            .tables
-            .all()
-            .filter(|(id, _)| id & COMPLETIONS != 0)
-            .map(|(_, stats)| stats.objects)
-            .sum();
+        let with = |bit: u32| -> u64 {
+            let tables = self.tables.all().filter(|(id, _)| id & bit != 0);
+            tables.map(|(_, stats)| stats.objects).sum()
+        };
+        let (completions, prepared) = (with(COMPLETIONS), with(PREPARED));
         Stats {
-            objects: self.table.len() as u64 - completions,
+            objects: self.table.len() as u64 - completions - prepared,
             completions,
+            prepared,
             clients: self.clients.len() as u64,
             object_bytes: self.object_bytes as u64,
             tombstone_bytes: self.tombstone_bytes as u64,
@@ -85,11 +89,11 @@ impl Log {
         }
     }
 
-    /// Returns the ids of the tables that have objects here, or that have completions here of
-    /// operations on them.
+    /// Returns the ids of the tables that have objects here, or that have completions or prepared
+    /// entries here of operations on them.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
         let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
-        full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()
+        full.map(|(id, _)| table_of(id)).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// Returns the number and the bytes of a table's objects; zero if the table was dropped.
@@ -183,5 +187,14 @@ impl Log {
         let known: BTreeMap<_, _> =
             self.tables.all().filter(|(_, stats)| stats.objects > 0).collect();
         assert_eq!(known, tables);
+        let dropped = |id| self.tables.is_dropped(id);
+        let prepared = tables.iter().filter(|(id, _)| *id & PREPARED != 0 && !dropped(**id));
+        let prepared: u64 = prepared.map(|(_, stats)| stats.objects).sum();
+        if !self.tables.has_dropped_tablets() {
+            assert_eq!(prepared, self.prepared.len() as u64, "every prepared entry is indexed");
+        }
+        for (table, id) in self.prepared() {
+            assert!(self.plan(table, &id).is_some(), "an indexed entry exists");
+        }
     }
 }

@@ -93,6 +93,11 @@ impl Tables {
         self.tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(position))
     }
 
+    /// Returns whether any tablet is dropped and not yet purged.
+    pub(crate) fn has_dropped_tablets(&self) -> bool {
+        !self.tablets.is_empty()
+    }
+
     /// Returns whether any part of a tablet is dropped and not yet purged.
     pub(crate) fn is_dropping(&self, tablet: Tablet) -> bool {
         let meets = |other: &Tablet| {

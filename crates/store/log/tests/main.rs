@@ -4,3 +4,4 @@
 mod behaviour;
 mod common;
 mod model;
+mod transactions;

@@ -82,13 +82,16 @@ impl Log {
             // If the configuration is the limit, there are always dead entries to be cleaned. On a
             // full disk all entries may be alive.
             Appender::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
-            Appender::Writer | Appender::Remover => CLEANER_SEGMENTS,
+            Appender::Writer | Appender::Remover | Appender::Decision => CLEANER_SEGMENTS,
         }
     }
 
     /// Free seglets that `appender` must leave to others.
     fn floor(&self, appender: Appender) -> usize {
-        if appender == Appender::Writer { self.reserve } else { 0 }
+        match appender {
+            Appender::Writer | Appender::Decision => self.reserve,
+            Appender::Remover | Appender::Cleaner => 0,
+        }
     }
 
     fn append_to_head(
@@ -192,6 +195,9 @@ impl Log {
 pub(crate) enum Appender {
     /// A write, of an object or a completion.
     Writer,
+    /// The decision of an operation of a transaction. It must be written even if the disk is full:
+    /// the transaction is over, and its objects are locked until then.
+    Decision,
     /// A removal: a tombstone, and the completion of the removal.
     Remover,
     /// The cleaner, or a log that begins: the header of a new head.
