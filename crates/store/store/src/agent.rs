@@ -4,11 +4,12 @@
 //! to [`CoordinatorSession::answered`].
 
 use crate::coordinator::{DRIFT, RENEWAL};
-use crate::master::{Command, MasterAssignment, Outbox};
+use crate::master::{Command, MasterAssignment, Outbox, TabletAddresses};
 use crate::replication::BackupServer;
 use sprat_net::{Locator, Nanos};
 use sprat_wire::op::{
-    Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status,
+    Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status, TableRecord,
+    TabletRecord,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -60,13 +61,14 @@ enum LastRequest {
     Recovered,
     Loads,
     Copy,
+    Locate(u32),
 }
 
 /// A copy of the coordinator's catalog, to be kept in the data directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// The encoded catalog, which
-    /// [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy) reads.
+    /// The encoded catalog, which [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy)
+    /// reads.
     pub bytes: Vec<u8>,
 }
 
@@ -118,6 +120,8 @@ pub struct CoordinatorSession {
     /// renews the lease, since that request must not wait.
     loads: Option<(u64, Vec<Load>)>,
     may_report_loads: bool,
+    /// The table whose tablets the master looks for, until the coordinator was asked.
+    wanted_table: Option<u32>,
 }
 
 impl CoordinatorSession {
@@ -146,6 +150,7 @@ impl CoordinatorSession {
             brought_back: RecoveredPart { order: 0.into(), since: 0.into() },
             loads: None,
             may_report_loads: false,
+            wanted_table: None,
         }
     }
 
@@ -209,8 +214,8 @@ impl CoordinatorSession {
     /// from the one before, the server enlists again.
     ///
     /// # Panics
-    /// When the address differs and the log is kept on other servers, which reach the node where
-    /// it enlisted.
+    /// When the address differs and the log is kept on other servers, which reach the node where it
+    /// enlisted.
     pub fn set_locator(&mut self, locator: &str) {
         if self.locator != locator {
             assert!(self.copies == 0, "a server with copies stays where it enlisted");
@@ -265,6 +270,13 @@ impl CoordinatorSession {
                 part: &self.brought_back,
                 failure: &result.failure,
             };
+        }
+        self.wanted_table = self.wanted_table.or_else(|| outbox.take_wanted_table());
+        if self.may_report_loads
+            && let Some(table) = self.wanted_table
+        {
+            self.last_request = LastRequest::Locate(table);
+            return Request::LocateTable { table };
         }
         self.loads = outbox.take_loads().or(self.loads.take());
         if self.may_report_loads
@@ -327,6 +339,17 @@ impl CoordinatorSession {
             (LastRequest::Assignments, Status::Ok) => {
                 let assignment = Assignment::parse(answer.body).ok_or(SessionEnd::Nonsense)?;
                 self.assign(answer.number, assignment, outbox)
+            }
+            // The master asks again if it still needs the table.
+            (LastRequest::Locate(table), status) => {
+                self.wanted_table = None;
+                let addresses = match status {
+                    Status::Ok => Records::new(answer.body).table().map(|table| addresses(&table)),
+                    Status::NoSuchTable => Some(None),
+                    _ => None,
+                };
+                let located = addresses.map(|addresses| Command::Located(table, addresses));
+                Ok(located.is_some_and(|located| outbox.send(located)))
             }
             // A coordinator that has started again does not know servers without a lease.
             (LastRequest::Assignments, Status::NotFound) if self.copies == 0 => {
@@ -441,6 +464,15 @@ impl CoordinatorSession {
         }
         Ok(sent)
     }
+}
+
+/// Returns the addresses of a table's tablets.
+fn addresses(table: &TableRecord) -> TabletAddresses {
+    let address = |tablet: &TabletRecord| {
+        let locator: Locator = tablet.locator.parse().ok()?;
+        locator.resolve().ok()?.first().copied()
+    };
+    Some(table.tablets.iter().map(|tablet| (tablet.first, address(tablet))).collect())
 }
 
 #[cfg(test)]

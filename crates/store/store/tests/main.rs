@@ -23,3 +23,4 @@ mod replicas;
 mod replication;
 mod roles;
 mod server;
+mod transactions;

@@ -14,6 +14,7 @@ use sprat_store::restart::{LogTables, OpenedLog, configure, open};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
+use sprat_wire::transaction::{Decision, OperationState, Participant, Plan, TransactionAction};
 use sprat_wire::value::{IncrementError, NUMBER_BYTES};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -401,5 +402,60 @@ proptest! {
         for key in 0..KEYS {
             client.step(Step::Write(key, 9));
         }
+    }
+}
+
+/// One operation is prepared before the move begins, one while the tablet moves, and one is decided
+/// meanwhile.
+#[test]
+fn prepared_operations_move_with_their_tablet() {
+    let mut world = World::new();
+    world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[]);
+    let participant = |key: &[u8], slot| Participant {
+        table: TABLE,
+        position: position(SEED, TABLE, key),
+        id: OperationId { client: 6, slot, sequence: 1, resent: false },
+    };
+    let prepare = |world: &mut World, key: &[u8], slot| {
+        let participant = participant(key, slot);
+        let plan = Plan::encode(TransactionAction::Write(b"new"), &[participant]);
+        let plan = Plan::parse(&plan).expect("valid");
+        let request = Request::Prepare { table: TABLE, key, condition: Condition::Absent, plan };
+        assert_eq!(world.ask(0, &request, Some(participant.id), |_| {}).0, Status::Ok);
+    };
+    let decide = |world: &mut World, server, key: &[u8], slot, decision| {
+        let Participant { table, position, id } = participant(key, slot);
+        let request = Request::Decide { table, position, id: &id.bytes(), decision };
+        let (status, state, _) = world.ask(server, &request, None, |_| {});
+        assert_eq!(status, Status::Ok);
+        OperationState::of(state)
+    };
+    prepare(&mut world, b"before", 0);
+    prepare(&mut world, b"decided", 1);
+    let order = MoveOrder { id: 3, tablet: Tablet::whole(TABLE), from: 1, to: 2 };
+    world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
+    prepare(&mut world, b"during", 2);
+    let committed = decide(&mut world, 0, b"decided", 1, Decision::Commit);
+    assert_eq!(committed, Some(OperationState::Committed));
+    let (mut result, mut is_over) = (None, false);
+    for _ in 0..MANY_TURNS {
+        world.turn();
+        Client::coordinate(&mut world, &mut result, &mut is_over, order);
+        if is_over {
+            break;
+        }
+    }
+    assert!(is_over, "{}", world.describe(1));
+    for (key, slot) in [(&b"before"[..], 0), (b"during", 2)] {
+        let state = decide(&mut world, 1, key, slot, Decision::Vote);
+        assert_eq!(state, Some(OperationState::Prepared), "slot {slot}");
+        let state = decide(&mut world, 1, key, slot, Decision::Commit);
+        assert_eq!(state, Some(OperationState::Committed));
+    }
+    let state = decide(&mut world, 1, b"decided", 1, Decision::Vote);
+    assert_eq!(state, Some(OperationState::Committed));
+    for key in [&b"before"[..], b"decided", b"during"] {
+        let read = world.ask(1, &Request::Read { table: TABLE, key }, None, |_| {});
+        assert_eq!((read.0, &read.2[..]), (Status::Ok, &b"new"[..]));
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 /// A client that sends operations with given ids.
-struct ByHand {
+pub(crate) struct ByHand {
     driver: AnyDriver,
     endpoint: Endpoint<()>,
     session: SessionId,
@@ -24,7 +24,7 @@ struct ByHand {
 }
 
 /// The parts of an answer.
-type Reply = (Status, u64, Vec<u8>);
+pub(crate) type Reply = (Status, u64, Vec<u8>);
 
 #[derive(Default)]
 struct ReplyHandler(Option<Reply>);
@@ -51,7 +51,12 @@ impl Handler for ReplyHandler {
 
 impl ByHand {
     fn new(server: &Server) -> Self {
-        let locator: Locator = server.nodes[0].listen.to_string().parse().unwrap();
+        Self::at(&server.nodes[0].listen.to_string())
+    }
+
+    /// Connects to the node at a locator.
+    pub(crate) fn at(locator: &str) -> Self {
+        let locator: Locator = locator.parse().unwrap();
         let mut driver = AnyDriver::open(&locator, DriverRole::Connect(None)).unwrap();
         let mut endpoint = Endpoint::new(&Config::default(), 7);
         let peer = locator.resolve().unwrap()[0];
@@ -59,7 +64,7 @@ impl ByHand {
         Self { driver, endpoint, session, begun: Instant::now() }
     }
 
-    fn send(&mut self, request: &Request<'_>, id: Option<OperationId>) -> Reply {
+    pub(crate) fn send(&mut self, request: &Request<'_>, id: Option<OperationId>) -> Reply {
         let (header, key, value) = request.parts();
         let header = if id.is_some() { header.with_id() } else { header };
         let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();

@@ -542,6 +542,8 @@ impl<M: Metadata> Coordinator<M> {
             | Request::IncrementF64 { .. }
             | Request::Scan { .. }
             | Request::Batch { .. }
+            | Request::Prepare { .. }
+            | Request::Decide { .. }
             | Request::TableStats { .. }
             | Request::Echo { .. }
             | Request::Collect { .. }

@@ -40,8 +40,8 @@ impl<D: Disk> Master<D> {
             }
             let outcome = match Request::parse_with_id(item) {
                 _ if answers.len() >= BATCH_ANSWER_BYTES => Outcome::Retry(0),
-                Ok((request, operation)) if request.object().is_some() => {
-                    if request.changes_object() {
+                Ok((request, operation)) if request.may_be_in_batch() => {
+                    if !request.is_idempotent() {
                         repeat = Repeat::Retain;
                     }
                     self.dispatch(now, id, &request, operation.as_ref())

@@ -1,11 +1,12 @@
 //! The channel between a master and the control thread of its process.
 
+use super::TabletAddresses;
 use crate::replication::BackupServer;
 use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -57,6 +58,9 @@ pub enum Command {
     /// The coordinator has recorded that recovery must not use open replicas of heads below this
     /// segment.
     Voided(u64),
+    /// The tablets of a table, in answer to a [wanted](Outbox::take_wanted_table) table, are at
+    /// these addresses.
+    Located(u32, TabletAddresses),
     /// Send the master's counters, and the network's, to this sender.
     Stats(Sender<Vec<Figure>>),
 }
@@ -83,6 +87,8 @@ struct Shared {
     recovery_results: Mutex<VecDeque<RecoveryResult>>,
     /// Capacity of the log in bytes of objects, and the load of each tablet.
     loads: Mutex<Option<(u64, Vec<Load>)>>,
+    /// Tables whose tablets the master looks for.
+    wanted_tables: Mutex<BTreeSet<u32>>,
 }
 
 /// The control thread's end of the channel.
@@ -108,6 +114,7 @@ pub fn inbox() -> (Outbox, Inbox) {
         lease: AtomicU64::new(Nanos::NEVER.0),
         recovery_results: Mutex::default(),
         loads: Mutex::default(),
+        wanted_tables: Mutex::default(),
     });
     (Outbox { commands: sender, shared: Arc::clone(&shared) }, Inbox { commands: receiver, shared })
 }
@@ -146,6 +153,13 @@ impl Outbox {
         lock(&self.shared.loads).take()
     }
 
+    /// Takes a table whose tablets the master looks for: the control thread asks the coordinator,
+    /// and answers with [`Command::Located`].
+    #[must_use]
+    pub fn take_wanted_table(&self) -> Option<u32> {
+        lock(&self.shared.wanted_tables).pop_first()
+    }
+
     /// Takes the oldest result that the control thread has not taken yet.
     #[must_use]
     pub fn take_recovery_result(&self) -> Option<RecoveryResult> {
@@ -174,6 +188,11 @@ impl Inbox {
 
     pub(super) fn loads(&self, capacity: u64, loads: Vec<Load>) {
         *lock(&self.shared.loads) = Some((capacity, loads));
+    }
+
+    /// Asks the control thread for the addresses of a table's tablets.
+    pub(super) fn wants_table(&self, table: u32) {
+        lock(&self.shared.wanted_tables).insert(table);
     }
 
     pub(crate) fn report_recovery(&self, result: RecoveryResult) {

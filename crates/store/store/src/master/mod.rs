@@ -9,8 +9,10 @@ mod loads;
 mod operations;
 mod pace;
 mod recoveries;
+mod resolving;
 mod stats;
 mod timing;
+mod transactions;
 mod waiting;
 mod watchers;
 
@@ -30,6 +32,8 @@ use durable::Durable;
 use loads::{Loads, RequestCounts};
 use pace::Pace;
 use recoveries::Recoveries;
+use resolving::Resolver;
+pub use resolving::{SILENCE, TabletAddresses};
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{EventCounter, Figure, Nanos};
@@ -117,6 +121,7 @@ pub struct Master<D: Disk> {
     durable: Durable<D>,
     served: ServedTablets,
     recoveries: Recoveries,
+    resolver: Resolver,
     migration_targets: MigrationTargets,
     migration_sources: MigrationSources,
     loads: Loads,
@@ -127,8 +132,8 @@ pub struct Master<D: Disk> {
     held: HeldBodies,
     prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
     access_rules: AccessRules,
-    /// While a batch is executed: the log position for which its answers must wait, as far as it
-    /// is known.
+    /// While a batch is executed: the log position for which its answers must wait, as far as it is
+    /// known.
     batch_position: Option<u64>,
     /// The answers to the operations of a batch; reused by each batch.
     batch_answers: Vec<u8>,
@@ -172,6 +177,7 @@ impl<D: Disk> Master<D> {
             durable,
             served: ServedTablets::default(),
             recoveries: Recoveries::default(),
+            resolver: Resolver::default(),
             migration_targets: MigrationTargets::default(),
             migration_sources: MigrationSources::default(),
             loads: Loads::default(),
@@ -343,7 +349,7 @@ impl<D: Disk> Master<D> {
         let is_served =
             |table, position| ServedTablets::find(&tablets, table, |_| position).is_some();
         let mut ended = self.recoveries.assign(orders, &members, is_served);
-        self.migration_sources.assign(&leaving);
+        self.migration_sources.assign(&self.log, &leaving);
         ended.extend(self.migration_targets.assign(&arriving, &members));
         let held: Vec<Tablet> = tablets
             .iter()
@@ -422,6 +428,7 @@ impl<D: Disk> Master<D> {
                     replicator.confirm(segment, &mut self.log);
                 }
             }
+            Command::Located(table, addresses) => self.resolver.located(table, addresses),
             Command::Stats(reply) => self.watchers.add_command(reply),
         }
     }
@@ -478,7 +485,10 @@ impl<D: Disk> Handler for Master<D> {
             Durable::Servers(replicator) => replicator.completed(now, call, answer, &mut self.log),
             Durable::Nothing | Durable::Disk(..) => false,
         };
-        if !replicates && !self.recoveries.completed(call, answer) {
+        if !replicates
+            && !self.recoveries.completed(call, answer)
+            && !self.resolver.completed(now, call, answer)
+        {
             self.migration_targets.completed(now, call, answer);
         }
     }
@@ -512,6 +522,9 @@ impl<D: Disk> Service for Master<D> {
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
+        if self.stopped.is_none() {
+            worked |= self.poll_resolver(now);
+        }
         worked
             | (self.recoveries.has_forgotten()
                 && self.migration_targets.poll(&mut self.log, &self.inbox))
@@ -547,6 +560,7 @@ impl<D: Disk> Service for Master<D> {
             self.durable.call(now, &mut self.log, caller);
             self.recoveries.call(now, caller);
             self.migration_targets.call(now, caller);
+            self.call_resolver(now, caller);
         }
     }
 
@@ -556,6 +570,7 @@ impl<D: Disk> Service for Master<D> {
             self.durable.deadline(),
             self.recoveries.next_deadline(),
             self.migration_targets.next_deadline(),
+            self.resolver_deadline(),
             loads,
         ];
         deadlines.into_iter().flatten().min()

@@ -2,6 +2,7 @@
 
 use super::body::MasterBody;
 use super::timing::Mark;
+use super::transactions::LOCKED_MICROS;
 use super::{Master, ServedTablets};
 use crate::answers::{answer, answer_text, denied};
 use crate::moving::CollectedBatch;
@@ -17,7 +18,8 @@ use sprat_wire::op::{
     Condition, Item, MoveCursor, MoveStage, RESPONSE_BYTES, Request, Status, encode_answer,
     push_counter, write_scan_record,
 };
-use sprat_wire::tablet::Tablet;
+use sprat_wire::tablet::{Range, Tablet};
+use sprat_wire::transaction::Participant;
 use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
@@ -30,14 +32,14 @@ const SCAN_BYTES: usize = 64 << 10;
 const SCAN_OBJECTS: usize = 256;
 
 /// Limit on the log bytes of the completion of an operation that changed nothing.
-const MAX_ALONE: usize = HEADER_BYTES + COMPLETION_KEY_BYTES + MAX_COMPLETION;
+pub(super) const MAX_ALONE: usize = HEADER_BYTES + COMPLETION_KEY_BYTES + MAX_COMPLETION;
 
 /// A change that a client requests.
-struct Change<'a> {
-    id: RequestId,
-    table: u32,
+pub(super) struct Change<'a> {
+    pub(super) id: RequestId,
+    pub(super) table: u32,
     /// The operation's id, if it must take effect once only.
-    operation: Option<&'a OperationId>,
+    pub(super) operation: Option<&'a OperationId>,
 }
 
 impl Change<'_> {
@@ -118,7 +120,7 @@ impl<D: Disk> Master<D> {
         }
         match self.access_rules.rights(id.requester(), table) {
             Some(Rights::Write) => {}
-            Some(Rights::Read) if !request.changes_object() => {}
+            Some(Rights::Read) if self.is_for_readers(request) => {}
             Some(Rights::Read) => return denied(),
             // The reply is the same as for a table that is not here, so that a client learns
             // nothing by guessing table ids.
@@ -141,6 +143,11 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
+        if self.log.has_prepared()
+            && let Some(outcome) = self.meets_lock(request)
+        {
+            return outcome;
+        }
         let change = Change { id, table, operation };
         match *request {
             Request::Read { key, .. } => self.read(id, table, key),
@@ -153,6 +160,14 @@ impl<D: Disk> Master<D> {
             }
             Request::IncrementF64 { key, delta, .. } => {
                 self.increment(&change, key, Number::Double(delta))
+            }
+            Request::Prepare { key, condition, plan, .. } => {
+                self.prepare_operation(&change, key, condition, &plan)
+            }
+            Request::Decide { table, position, id: operation, decision } => {
+                let operation = OperationId::of_bytes(operation);
+                let operation = OperationId { resent: false, ..operation };
+                self.decide(id, &Participant { table, position, id: operation }, decision)
             }
             Request::Scan { after, .. } => self.scan(id, tablet, after),
             Request::TableStats { .. } => self.table_stats(id, table),
@@ -305,7 +320,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Checks the condition of a change; the error is the reply.
-    fn check(
+    pub(super) fn check(
         &mut self,
         change: &Change<'_>,
         key: &[u8],
@@ -324,7 +339,7 @@ impl<D: Disk> Master<D> {
     /// operation was sent before, its completion is written to the log: an earlier copy may still
     /// be in flight and must not be executed when it arrives. If the log is full, the client must
     /// retry.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         change: &Change<'_>,
         (key, found): (&[u8], Option<Ref>),
@@ -412,7 +427,7 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    fn log_full(&mut self, log_full: Full, change: &Change<'_>) -> Outcome<MasterBody> {
+    pub(super) fn log_full(&mut self, log_full: Full, change: &Change<'_>) -> Outcome<MasterBody> {
         match log_full {
             // An earlier copy of the request may be executed once there is memory, so a repeated
             // operation cannot be answered with "not executed".
@@ -434,7 +449,7 @@ impl<D: Disk> Master<D> {
     /// Returns the reply to a change that could not be acknowledged; `None` if the change may
     /// proceed.
     #[inline]
-    fn reject_change(&mut self, change: &Change<'_>) -> Option<Outcome<MasterBody>> {
+    pub(super) fn reject_change(&mut self, change: &Change<'_>) -> Option<Outcome<MasterBody>> {
         if self.stopped.is_some() {
             return Some(self.writes_stopped());
         }
@@ -462,7 +477,11 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies once everything that is in the log now is durable.
-    fn acknowledge(&mut self, id: RequestId, reply: Reply<MasterBody>) -> Outcome<MasterBody> {
+    pub(super) fn acknowledge(
+        &mut self,
+        id: RequestId,
+        reply: Reply<MasterBody>,
+    ) -> Outcome<MasterBody> {
         let position = self.log.position();
         self.wait_for(position, id, reply)
     }
@@ -526,6 +545,21 @@ impl<D: Disk> Master<D> {
         let next = log.scan(table, (after, range.last), SCAN_BYTES, SCAN_OBJECTS, found);
         // The scan goes on in the next tablet.
         let next = next.or((range.last < u64::MAX).then_some(range.last));
+        let from = after.map_or(range.first, |after| after.saturating_add(1));
+        let page = Range { first: from, last: next.unwrap_or(range.last).max(from) };
+        let next = match log.first_locked(Tablet { table, range: page }) {
+            None => next,
+            Some(first) if first == from => {
+                self.counts.locked += 1;
+                return Outcome::Retry(LOCKED_MICROS);
+            }
+            // The page ends before the first object that a transaction may have changed, even if
+            // there is no such object yet.
+            Some(first) => {
+                found.retain(|&at| log.hash(table, log.entry(at).key).reverse_bits() < first);
+                Some(first - 1)
+            }
+        };
         let durable = found.iter().all(|&found| log.is_durable(found));
         let count = u32::try_from(found.len()).expect("a page of objects");
         let body = held.made.make(id.session(), |out| {

@@ -12,6 +12,10 @@ pub(super) struct Counts {
     pub(super) increments: u64,
     pub(super) scans: u64,
     pub(super) batches: u64,
+    pub(super) prepares: u64,
+    pub(super) commits: u64,
+    pub(super) aborts: u64,
+    pub(super) locked: u64,
     pub(super) conflicts: u64,
     pub(super) repeated: u64,
     pub(super) malformed: u64,
@@ -25,6 +29,7 @@ impl<D: Disk> Master<D> {
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { batches, repeated, malformed, turned_away, memory_full, .. } = self.counts;
+        let Counts { prepares, commits, aborts, locked, .. } = self.counts;
         let log = self.log.stats();
         let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
         let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
@@ -35,6 +40,11 @@ impl<D: Disk> Master<D> {
             ("increments_total", increments),
             ("scans_total", scans),
             ("batches_total", batches),
+            ("prepares_total", prepares),
+            ("commits_total", commits),
+            ("aborts_total", aborts),
+            ("resolved_transactions_total", self.resolver.resolved),
+            ("locked_objects_total", locked),
             ("conflicts_total", conflicts),
             ("repeated_operations_total", repeated),
             ("malformed_requests_total", malformed),
@@ -50,6 +60,7 @@ impl<D: Disk> Master<D> {
             ("objects", log.objects),
             ("completions", log.completions),
             ("completion_clients", log.clients),
+            ("prepared_operations", log.prepared),
             ("object_bytes", log.object_bytes),
             ("tombstone_bytes", log.tombstone_bytes),
             ("memory_bytes", log.memory_bytes),

@@ -10,7 +10,7 @@ use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::op::{Answer, MoveCursor, MoveOrder, MoveStage, Request, Status};
-use sprat_wire::tablet::Tablet;
+use sprat_wire::tablet::{Tablet, table_of};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -343,11 +343,12 @@ impl MigrationTarget {
     }
 }
 
-/// Returns whether these bytes are whole entries of a table, or of its completions.
+/// Returns whether these bytes are whole entries of a table, of its completions, or of its prepared
+/// entries.
 fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     while !entries.is_empty() {
         match Entry::parse_checked(entries) {
-            Ok(entry) if entry.table & !COMPLETIONS == table && entry.kind != Kind::Segment => {
+            Ok(entry) if table_of(entry.table) == table && entry.kind != Kind::Segment => {
                 entries = &entries[entry.encoded_len()..];
             }
             _ => return false,

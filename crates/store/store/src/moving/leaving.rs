@@ -6,6 +6,7 @@ use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{MoveCursor, MoveOrder, MoveStage, Request};
 use sprat_wire::tablet::Tablet;
+use sprat_wire::transaction::PREPARED;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
@@ -21,8 +22,8 @@ const BATCH_ENTRIES: usize = 128;
 /// tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
-/// The key of a changed completion (`true`) or object (`false`).
-type ChangedKey = (bool, Box<[u8]>);
+/// A changed object, completion or prepared entry: the id of the table that has it, and its key.
+pub(crate) type ChangedKey = (u32, Box<[u8]>);
 
 struct MigrationSource {
     order: MoveOrder,
@@ -56,11 +57,14 @@ pub(crate) struct MigrationSources {
 impl MigrationSources {
     /// Replaces the migrations by those that the coordinator orders now. A tablet whose migration
     /// is no longer ordered stays here and is served again, or has its new owner already.
-    pub(crate) fn assign(&mut self, orders: &[MoveOrder]) {
+    pub(crate) fn assign(&mut self, log: &Log, orders: &[MoveOrder]) {
         self.sources.retain(|source| orders.contains(&source.order));
         for &order in orders {
             if self.sources.iter().all(|source| source.order != order) {
-                let (changed, sent) = (BTreeSet::new(), Vec::new());
+                // There are few prepared entries, so they travel with the changes.
+                let prepared = log.prepared_keys(order.tablet);
+                let changed = prepared.map(|key| (order.tablet.table | PREPARED, key.into()));
+                let (changed, sent) = (changed.collect(), Vec::new());
                 self.sources.push(MigrationSource {
                     order,
                     changed,
@@ -118,12 +122,24 @@ impl MigrationSources {
         operation: Option<&OperationId>,
     ) {
         let position = log.hash(table, key).reverse_bits();
+        let completion = operation.map(|id| (table | COMPLETIONS, Box::from(&id.key()[..])));
+        self.note_at((table, position), [Some((table, key.into())), completion]);
+    }
+
+    /// Records that entries have changed which move with the object at a position of a table.
+    ///
+    /// # Panics
+    /// When its tablet is frozen.
+    pub(crate) fn note_at<const COUNT: usize>(
+        &mut self,
+        (table, position): (u32, u64),
+        changed: [Option<ChangedKey>; COUNT],
+    ) {
         for source in &mut self.sources {
             let tablet = source.order.tablet;
             if tablet.table == table && tablet.range.contains(position) {
                 assert!(!source.frozen, "changed while it stood still");
-                source.changed.insert((false, key.into()));
-                source.changed.extend(operation.map(|id| (true, Box::from(&id.key()[..]))));
+                source.changed.extend(changed.iter().flatten().cloned());
             }
         }
     }
@@ -202,12 +218,11 @@ impl MigrationSource {
             && self.sent.len() < BATCH_ENTRIES
             && let Some(changed) = self.changed.pop_first()
         {
-            let (is_completion, key) = &changed;
-            let table = self.order.tablet.table | if *is_completion { COMPLETIONS } else { 0 };
-            match log.find(table, key) {
+            let (table, key) = &changed;
+            match log.find(*table, key) {
                 Some(found) => self.push_known(log, found, out),
                 // The log has forgotten the completion, so no client waits for it any more.
-                None if *is_completion => {}
+                None if table & COMPLETIONS != 0 => {}
                 None => {
                     let version = log.least_version() - 1;
                     let (kind, value_type) = (Kind::Tombstone, ValueType::Bytes);
@@ -216,7 +231,7 @@ impl MigrationSource {
                         &Entry {
                             kind,
                             successor: false,
-                            table,
+                            table: *table,
                             version,
                             key,
                             value: &[0; 8],

@@ -16,7 +16,7 @@ use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::op::{
     Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Selection, Status,
 };
-use sprat_wire::tablet::Tablet;
+use sprat_wire::tablet::{Tablet, table_of};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
@@ -458,10 +458,10 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Returns whether an object or tombstone in `segment` belongs to one of the tablets that are
-    /// recovered, and counts for that tablet.
+    /// Returns whether an object, prepared entry or tombstone in `segment` belongs to one of the
+    /// tablets that are recovered, and counts for that tablet.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
-        let mut ours = self.ours(entry.table, segment);
+        let mut ours = self.ours(table_of(entry.table), segment);
         let Some(first) = ours.clone().next() else { return false };
         let position = || log.hash(entry.table, entry.key).reverse_bits();
         first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
@@ -472,7 +472,7 @@ impl Recovery {
     /// tablet; otherwise [`Completion::BEGUN`], which says only that the operation was begun.
     fn wanted<'a>(&self, entry: &Entry<'a>, segment: u64) -> Option<Completion<'a>> {
         let completion = Completion::of(entry)?;
-        let mut ours = self.ours(entry.table & !COMPLETIONS, segment).peekable();
+        let mut ours = self.ours(table_of(entry.table), segment).peekable();
         ours.peek()?;
         let is_ours = completion
             .position

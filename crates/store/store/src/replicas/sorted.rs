@@ -7,7 +7,7 @@ use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION};
 use sprat_wire::op::Selection;
-use sprat_wire::tablet::position;
+use sprat_wire::tablet::{position, table_of};
 use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -134,7 +134,7 @@ impl Sorted {
             let Entry { table, key, .. } = entry;
             let is_completion = table & COMPLETIONS != 0;
             let position = if is_completion { 0 } else { position(self.seed, table, key) };
-            let table = table & !COMPLETIONS;
+            let table = table_of(table);
             let entry = EntryRef { at: index(at), len: index(len), table, position };
             if let Some(before) = self.last.take() {
                 self.add_completion(before, Some(position));

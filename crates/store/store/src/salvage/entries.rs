@@ -1,7 +1,7 @@
 //! Finds the entries in bytes of which some may be damaged, and the newest version of each object.
 
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
-use sprat_wire::once::COMPLETIONS;
+use sprat_wire::tablet::table_of;
 use std::collections::HashMap;
 
 /// Passes every whole entry in `bytes` to `take`; `bytes` begin with an entry. Returns the offset
@@ -48,7 +48,7 @@ fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
 /// because it would take hours to compute a checksum for every offset.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
-    entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
+    table_of(entry.table) < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
 }
 
 /// The newest version of each object, as far as the entries show.
@@ -62,8 +62,8 @@ impl Objects {
     /// Adds an entry.
     pub fn add(&mut self, entry: &Entry<'_>) {
         let gone = match entry.kind {
-            Kind::Object if entry.table & COMPLETIONS == 0 => false,
-            Kind::Tombstone if entry.table & COMPLETIONS == 0 => true,
+            Kind::Object if table_of(entry.table) == entry.table => false,
+            Kind::Tombstone if table_of(entry.table) == entry.table => true,
             _ => return,
         };
         let known =
