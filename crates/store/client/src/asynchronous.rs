@@ -8,12 +8,13 @@ use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
     one_table, operations, removed,
 };
+use crate::transaction::{AsyncTransaction, Commit, TRANSACTION_ATTEMPTS, Touches, backoff};
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
 use sprat_wire::tablet::Range;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -31,15 +32,25 @@ const MAX_QUEUED: usize = 4096;
 type Finish = Box<dyn FnOnce(&mut Core, Result<Answer<'_>, Error>) + Send>;
 
 struct Submission {
-    request: Vec<u8>,
-    recipient: Recipient,
+    work: Work,
     finish: Finish,
+}
+
+/// What the thread is to do.
+enum Work {
+    /// Submit a request to its recipient.
+    Request(Vec<u8>, Recipient),
+    /// Commit a transaction.
+    Commit(Arc<Touches>),
+    /// Wait.
+    Wait(Duration),
 }
 
 impl Submission {
     fn new(request: &Request<'_>, recipient: Recipient, finish: Finish) -> Self {
         let (header, key, value) = request.parts();
-        Self { request: [header.as_bytes(), key, value].concat(), recipient, finish }
+        let request = [header.as_bytes(), key, value].concat();
+        Self { work: Work::Request(request, recipient), finish }
     }
 }
 
@@ -171,6 +182,7 @@ impl AsyncClient {
                             inbox,
                             timeout: options.timeout,
                             in_progress: HashMap::new(),
+                            waits: BTreeSet::new(),
                         }
                         .run();
                     }
@@ -261,6 +273,53 @@ impl AsyncClient {
     }
 }
 
+impl AsyncClient {
+    /// Executes a transaction, like [`Client::transact`](crate::Client::transact): `body` may be
+    /// called several times, and what it changes takes effect together.
+    ///
+    /// # Errors
+    /// As [`Client::transact`](crate::Client::transact).
+    pub async fn transact<T, E: From<Error>>(
+        &self,
+        mut body: impl AsyncFnMut(&mut AsyncTransaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut failures = 0;
+        loop {
+            let touches = Touches::default();
+            let mut transaction = AsyncTransaction { client: self.clone(), touches };
+            let result = body(&mut transaction).await?;
+            match self.commit(transaction.touches).await {
+                Ok(()) => return Ok(result),
+                Err(Error::TransactionConflict) if failures + 1 < TRANSACTION_ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+            failures += 1;
+            self.begin(Work::Wait(backoff(failures))).await?;
+        }
+    }
+
+    async fn commit(&self, touches: Touches) -> Result<(), Error> {
+        let touches = Arc::new(touches);
+        match touches.commit() {
+            Commit::Done => Ok(()),
+            Commit::Validate(batch) => touches.is_unchanged(self.batch(&batch).await?),
+            Commit::Execute(_) => self.begin(Work::Commit(Arc::clone(&touches))).await,
+        }
+    }
+
+    /// Hands work to the thread whose answer holds nothing.
+    fn begin(&self, work: Work) -> Call<()> {
+        let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
+        let mut end = Completer { state: Arc::clone(&state), completed: false };
+        let server = Arc::clone(&self.coordinator);
+        let finish: Finish = Box::new(move |_, answer| {
+            let context = AnswerContext { server: &server, table: 0, name: "", any_status: false };
+            end.complete(context.parse(answer, nothing));
+        });
+        self.hand_over(vec![Submission { work, finish }], state)
+    }
+}
+
 macro_rules! methods {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty {
         $operation:expr
@@ -284,7 +343,13 @@ struct Runner {
     inbox: Receiver<Vec<Submission>>,
     timeout: Duration,
     in_progress: HashMap<u64, Finish>,
+    /// Waits, by the times at which they end and their tags.
+    waits: BTreeSet<(Nanos, u64)>,
 }
+
+/// How long the thread goes on, once all clients were dropped, for the servers to acknowledge the
+/// decisions of transactions.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the thread sleeps at most before it checks whether all clients were dropped.
 const DISCONNECT_CHECK: Duration = Duration::from_millis(100);
@@ -293,8 +358,15 @@ impl Runner {
     fn run(mut self) {
         let start = Instant::now();
         let (mut tag, mut connected) = (0, true);
-        while connected || !self.in_progress.is_empty() {
+        let mut settle_by = Nanos(0);
+        while connected
+            || !self.in_progress.is_empty()
+            || self.core.transactions() > 0 && Nanos(0) + start.elapsed() < settle_by
+        {
             let now = Nanos(0) + start.elapsed();
+            if connected || !self.in_progress.is_empty() {
+                settle_by = now + SETTLE_TIMEOUT;
+            }
             let mut worked = false;
             loop {
                 match self.inbox.try_recv() {
@@ -319,6 +391,12 @@ impl Runner {
                 }
             }
             let mut ended = Vec::new();
+            while let Some(&(at, tag)) = self.waits.first().filter(|(at, _)| *at <= now) {
+                self.waits.remove(&(at, tag));
+                let done =
+                    Answer { status: Status::Ok, more: false, count: 0, number: 0, body: &[] };
+                ended.push((tag, Ok(StoredAnswer::of(&done))));
+            }
             let polled = self.core.poll(now, &mut |tag, answer| {
                 ended.push((tag, answer.map(|answer| StoredAnswer::of(&answer))));
             });
@@ -340,6 +418,7 @@ impl Runner {
                 continue;
             }
             let deadline = self.core.next_deadline().min(now + DISCONNECT_CHECK);
+            let deadline = self.waits.first().map_or(deadline, |(at, _)| deadline.min(*at));
             if self.idle.rest(now, || (deadline, self.core.sources())).is_err() {
                 return;
             }
@@ -347,14 +426,24 @@ impl Runner {
     }
 
     fn begin(&mut self, now: Nanos, tag: u64, submission: Submission) {
-        let request = Request::parse(&submission.request);
-        let begun = match request {
-            Ok(request) => {
-                let deadline = now + self.timeout;
-                self.core.submit_for(now, tag, &submission.recipient, &request, deadline)
-            }
-            Err(malformed) => {
-                Err(Error::Refused { server: "this client".into(), reason: malformed.to_string() })
+        let deadline = now + self.timeout;
+        let begun = match &submission.work {
+            Work::Request(request, recipient) => match Request::parse(request) {
+                Ok(request) => self.core.submit_for(now, tag, recipient, &request, deadline),
+                Err(malformed) => {
+                    let reason = malformed.to_string();
+                    Err(Error::Refused { server: "this client".into(), reason })
+                }
+            },
+            Work::Commit(touches) => match touches.commit() {
+                Commit::Execute(operations) => {
+                    self.core.submit_transaction(now, tag, &operations, deadline)
+                }
+                Commit::Done | Commit::Validate(_) => unreachable!("handed over to be executed"),
+            },
+            Work::Wait(time) => {
+                self.waits.insert((now + *time, tag));
+                Ok(())
             }
         };
         match begun {

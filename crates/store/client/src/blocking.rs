@@ -7,6 +7,7 @@ use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
     one_table, operations, removed,
 };
+use crate::transaction::{Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff};
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
@@ -242,6 +243,111 @@ impl Client {
             }));
         }
         results
+    }
+
+    /// Executes a transaction: `body` reads and changes objects of any tables through the
+    /// [`Transaction`] that it is given, and then all changes take effect together, or none.
+    /// Returns what `body` returns.
+    ///
+    /// Transactions are strictly serializable: each takes effect at one moment between the call and
+    /// its return, and what it has read was so at that moment. If another client has changed an
+    /// object that `body` has read, or its transaction locks an object of this one, `body` is
+    /// called again: at most [`TRANSACTION_ATTEMPTS`] times, and not after the client's timeout. So
+    /// `body` must have no effects besides. If `body` fails, nothing is changed. It may then have
+    /// seen objects that were not so at one moment.
+    ///
+    /// A transaction has at most [`MAX_TRANSACTION`](sprat_wire::transaction::MAX_TRANSACTION)
+    /// objects and [`MAX_TRANSACTION_BYTES`](sprat_wire::transaction::MAX_TRANSACTION_BYTES) of
+    /// keys and values. One that changes nothing locks nothing.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), sprat_client::Error> {
+    /// # use sprat_client::{Client, Error, Options};
+    /// # let mut client = Client::connect(&Options::default())?;
+    /// let seats = client.table("seats")?;
+    /// let booked = client.transact(|transaction| {
+    ///     if transaction.get(seats, b"12A")?.is_some() {
+    ///         return Ok(false);
+    ///     }
+    ///     transaction.put(seats, b"12A", b"alice");
+    ///     transaction.put(seats, b"12B", b"bob");
+    ///     Ok::<_, Error>(true)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` fails with; [`Error::TransactionConflict`] when other clients changed the
+    /// objects during every attempt; [`Error::BadTransaction`] when a limit is exceeded; other
+    /// [`Error`]s as for [`put`](Self::put). The transaction may have been executed if
+    /// [`Error::is_indeterminate`] says so.
+    pub fn transact<T, E: From<Error>>(
+        &mut self,
+        mut body: impl FnMut(&mut Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let deadline = self.now() + self.timeout;
+        let mut failures = 0;
+        loop {
+            let mut transaction = Transaction { client: self, touches: Touches::default() };
+            let result = body(&mut transaction)?;
+            let touches = transaction.touches;
+            match self.commit(&touches, deadline) {
+                Ok(()) => return Ok(result),
+                Err(Error::TransactionConflict) if failures + 1 < TRANSACTION_ATTEMPTS => {}
+                // The last of several attempts had no time left.
+                Err(Error::Timeout { .. }) if failures > 0 => {
+                    return Err(Error::TransactionConflict.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            failures += 1;
+            let again_at = self.now() + backoff(failures);
+            if again_at >= deadline {
+                return Err(Error::TransactionConflict.into());
+            }
+            self.poll_until(again_at, |_| false)?;
+        }
+    }
+
+    fn commit(&mut self, touches: &Touches, deadline: Nanos) -> Result<(), Error> {
+        match touches.commit() {
+            Commit::Done => Ok(()),
+            Commit::Validate(batch) => touches.is_unchanged(self.batch(&batch)),
+            Commit::Execute(operations) => {
+                let (now, tag) = (self.now(), self.next_tag());
+                self.core.submit_transaction(now, tag, &operations, deadline)?;
+                self.core.flush();
+                self.wait(Ticket(tag), |_| ())
+            }
+        }
+    }
+
+    /// Waits until the servers have acknowledged the decisions of this client's transactions, or
+    /// until the client's timeout. Call it before the client is dropped: otherwise the servers find
+    /// out among themselves after a second, and until then the objects are locked.
+    ///
+    /// # Errors
+    /// [`Error::Endpoint`] when a driver fails.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let deadline = self.now() + self.timeout;
+        self.poll_until(deadline, |core| core.transactions() == 0)
+    }
+
+    /// Polls until a time, or until something is done.
+    fn poll_until(&mut self, until: Nanos, done: impl Fn(&Core) -> bool) -> Result<(), Error> {
+        while !done(&self.core) {
+            let now = self.now();
+            if now >= until {
+                break;
+            }
+            if !self.poll(now, None)? {
+                let due = || (self.core.next_deadline().min(until), self.core.sources());
+                let rested = self.idle.rest(now, due);
+                rested.map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))?;
+            }
+        }
+        Ok(())
     }
 
     /// Turns the client into its [`Core`], for load generators. The caller must have waited for all

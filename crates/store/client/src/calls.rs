@@ -82,6 +82,8 @@ pub(crate) struct Pending {
     pub(crate) given_up: bool,
     /// Whether the operation waits because, as far as the client knows, no server has its tablet.
     pub(crate) unserved: bool,
+    /// Whether the operation keeps its slot when it ends, until [`Calls::free_slot`].
+    pub(crate) held: bool,
 }
 
 /// Whether an operation may be sent again although it may have been executed.
@@ -146,6 +148,8 @@ pub(crate) struct Calls {
     client: u64,
     entries: Vec<RequestSlot>,
     free: Vec<u32>,
+    /// Number of slots that must never be used again.
+    retired: usize,
     batches: Batches,
     spare: Vec<Vec<u8>>,
     /// Operations to send again, each with the time at which to do so.
@@ -168,6 +172,7 @@ impl Calls {
             client,
             entries: Vec::new(),
             free: Vec::new(),
+            retired: 0,
             batches: Batches::default(),
             spare: Vec::new(),
             due: BinaryHeap::new(),
@@ -179,13 +184,20 @@ impl Calls {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.free.len() - self.retired
     }
 
     #[inline]
     pub(crate) fn add(&mut self, pending: Pending, request: &Request<'_>) -> Result<u32, Error> {
-        let index = match self.free.pop() {
-            Some(index) => index,
+        let index = self.take_slot()?;
+        self.fill(index, pending, request);
+        Ok(index)
+    }
+
+    /// Takes a slot, for an operation that [`fill`](Self::fill) adds.
+    pub(crate) fn take_slot(&mut self) -> Result<u32, Error> {
+        match self.free.pop() {
+            Some(index) => Ok(index),
             None if self.entries.len() < MAX_PENDING => {
                 self.entries.push(RequestSlot {
                     pending: None,
@@ -193,23 +205,62 @@ impl Calls {
                     backoff: BACKOFF.0,
                     sequence: 0,
                 });
-                u32::try_from(self.entries.len() - 1).expect("MAX_PENDING fits")
+                Ok(u32::try_from(self.entries.len() - 1).expect("MAX_PENDING fits"))
             }
-            None => return Err(Error::TooManyPending(MAX_PENDING)),
-        };
+            None => Err(Error::TooManyPending(MAX_PENDING)),
+        }
+    }
+
+    /// Takes slots as [`take_slot`](Self::take_slot) does, all or none.
+    pub(crate) fn take_slots(&mut self, count: usize) -> Result<Vec<u32>, Error> {
+        let mut slots = Vec::with_capacity(count);
+        while slots.len() < count {
+            match self.take_slot() {
+                Ok(slot) => slots.push(slot),
+                Err(error) => {
+                    slots.into_iter().for_each(|slot| self.free_slot(slot));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(slots)
+    }
+
+    /// Frees a slot that was taken, or that an operation [held](Pending::held).
+    pub(crate) fn free_slot(&mut self, index: u32) {
+        match &mut self.entries[index as usize].pending {
+            // The caller was given an error, and the operation's call has not ended.
+            Some(pending) => pending.held = false,
+            None => self.free.push(index),
+        }
+    }
+
+    /// Counts a slot that an operation held and that must never be used again.
+    pub(crate) fn retire_slot(&mut self) {
+        self.retired += 1;
+    }
+
+    /// Returns the id that the next operation in a slot has, if it has one.
+    pub(crate) fn next_id(&self, index: u32) -> OperationId {
+        let slot = u16::try_from(index).expect("MAX_PENDING fits");
+        let sequence = self.entries[index as usize].sequence + 1;
+        OperationId { client: self.client, slot, sequence, resent: false }
+    }
+
+    /// Adds an operation in a slot that was taken for it.
+    #[inline]
+    pub(crate) fn fill(&mut self, index: u32, pending: Pending, request: &Request<'_>) {
+        let id = (pending.repeats == RepeatRule::ById).then(|| self.next_id(index));
         let entry = &mut self.entries[index as usize];
         assert!(entry.pending.is_none());
         entry.pending = Some(pending);
         entry.backoff = BACKOFF.0;
         let (mut header, key, value) = request.parts();
-        let mut id = None;
-        if pending.repeats == RepeatRule::ById {
-            entry.sequence += 1;
-            let slot = u16::try_from(index).expect("MAX_PENDING fits");
-            let (client, sequence) = (self.client, entry.sequence);
-            id = Some(OperationId { client, slot, sequence, resent: false }.bytes());
+        let id = id.map(|id| {
+            entry.sequence = id.sequence;
             header = header.with_id();
-        }
+            id.bytes()
+        });
         let id = id.as_ref().map_or(&[][..], |id| &id[..]);
         let parts = [header.as_bytes(), id, key, value];
         let total = parts.iter().map(|part| part.len()).sum();
@@ -220,7 +271,6 @@ impl Calls {
         for part in parts {
             entry.request.extend_from_slice(part);
         }
-        Ok(index)
     }
 
     #[inline]
@@ -235,7 +285,9 @@ impl Calls {
             }
         }
         entry.request.clear();
-        self.free.push(index);
+        if !pending.held {
+            self.free.push(index);
+        }
         pending
     }
 

@@ -6,8 +6,11 @@
 //! failure together with whether the operation may have been executed.
 
 mod counts;
+mod transactions;
 
-use self::counts::{COUNT_TAG, Count, CountAnswer};
+use self::counts::{COUNT_TAG, Count};
+pub use self::transactions::TransactionOperation;
+use self::transactions::{TRANSACTION_TAG, Transactions};
 use crate::calls::{
     ATTEMPT_TIMEOUT, AnswerDelivery, AnswerSink, Calls, Carried, Pending, RepeatRule,
 };
@@ -43,7 +46,7 @@ const IDLE_ITERATIONS: u32 = 1024;
 const LOCATE_TAG: u64 = 1 << 63;
 
 /// Tag bits that mark the client's own requests.
-const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG;
+const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG | TRANSACTION_TAG;
 
 /// How long the client waits for the coordinator to locate a table.
 const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -62,6 +65,24 @@ enum Destination {
     Server(ServerHandle),
     /// The leading coordinator.
     Coordinator,
+}
+
+/// The answer to one of the client's own requests, copied from the receive buffer.
+struct OwnAnswer {
+    status: Status,
+    number: u64,
+    body: Vec<u8>,
+}
+
+impl OwnAnswer {
+    fn of(answer: &Answer<'_>) -> Self {
+        Self { status: answer.status, number: answer.number, body: answer.body.to_vec() }
+    }
+
+    fn answer(&self) -> Answer<'_> {
+        let Self { status, number, body } = self;
+        Answer { status: *status, more: false, count: 0, number: *number, body }
+    }
 }
 
 /// The basis of both clients: takes operations and frames and returns answers, and acts only when
@@ -87,6 +108,7 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
+    transactions: Transactions,
     /// The operations of the batch that is being gathered, each with its server; `None`: no batch
     /// is being gathered.
     gathered: Option<Vec<(ServerHandle, u32)>>,
@@ -168,6 +190,7 @@ impl Core {
             tables: LocationCache::default(),
             locating: HashSet::new(),
             counts: Vec::new(),
+            transactions: Transactions::default(),
             gathered: None,
             rounds: 0,
             refused: Some(Vec::new()),
@@ -310,7 +333,7 @@ impl Core {
     /// reports nothing.
     ///
     /// # Panics
-    /// When one of the tag's two highest bits is set: they mark the client's own requests.
+    /// When one of the tag's three highest bits is set: they mark the client's own requests.
     #[inline]
     pub fn submit(
         &mut self,
@@ -319,7 +342,7 @@ impl Core {
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        assert!(tag & OWN_TAGS == 0, "the two highest bits of a tag are the client's own");
+        assert!(tag & OWN_TAGS == 0, "the highest bits of a tag are the client's own");
         if let Request::TableStats { table } = *request {
             return self.begin_count(now, tag, table, deadline);
         }
@@ -385,7 +408,20 @@ impl Core {
         deadline: Nanos,
     ) -> Result<(), Error> {
         check(request)?;
-        let repeats = RepeatRule::of(request);
+        let pending = self.pending_call(now, tag, set_target, request, deadline);
+        let index = self.calls.add(pending, request)?;
+        self.send_to(now, index, set_target, request);
+        Ok(())
+    }
+
+    fn pending_call(
+        &self,
+        now: Nanos,
+        tag: u64,
+        set_target: Destination,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Pending {
         let (table, target) = match set_target {
             Destination::Table(table, target) | Destination::TableIfMoved(table, target) => {
                 (Some(table), target)
@@ -394,11 +430,11 @@ impl Core {
             Destination::Server(target) => (None, target),
             Destination::Coordinator => (None, self.coordinator()),
         };
-        let pending = Pending {
+        Pending {
             tag,
             target,
             table,
-            repeats,
+            repeats: RepeatRule::of(request),
             to_leader: matches!(set_target, Destination::Coordinator),
             begun: now,
             deadline,
@@ -406,17 +442,21 @@ impl Core {
             maybe_executed: false,
             given_up: false,
             unserved: false,
-        };
-        let index = self.calls.add(pending, request)?;
+            held: false,
+        }
+    }
+
+    /// Sends an operation, or makes it wait until its table is located.
+    fn send_to(&mut self, now: Nanos, index: u32, set_target: Destination, request: &Request<'_>) {
+        let target = self.calls.target(index);
         match set_target {
             Destination::UnservedTable(table) => self.calls.wait_for_server(now, index, table),
             Destination::TableIfMoved(table, _) => self.calls.locate_first(now, index, table),
             _ => match &mut self.gathered {
-                Some(gathered) if request.object().is_some() => gathered.push((target, index)),
+                Some(gathered) if request.may_be_in_batch() => gathered.push((target, index)),
                 _ => self.ports[target.port].begin(now, Carried::One(index), &mut self.calls),
             },
         }
-        Ok(())
     }
 
     /// Begins a batch: operations on single objects that are [submitted](Self::submit) from now on
@@ -458,11 +498,14 @@ impl Core {
         let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
         let in_progress = self.pending();
         let mut worked = false;
-        let (mut places, mut counted) = (Vec::new(), Vec::new());
+        let (mut places, mut counted, mut transacted) = (Vec::new(), Vec::new(), Vec::new());
         let caller = sink;
         let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & OWN_TAGS {
             0 => caller(tag, answer),
-            COUNT_TAG => counted.push((tag, answer.map(|answer| CountAnswer::of(&answer)))),
+            COUNT_TAG => counted.push((tag, answer.map(|answer| OwnAnswer::of(&answer)))),
+            TRANSACTION_TAG => {
+                transacted.push((tag, answer.map(|answer| OwnAnswer::of(&answer))));
+            }
             _ => places.push((
                 tag,
                 answer.map(|answer| (answer.status, Records::new(answer.body).table())),
@@ -521,6 +564,7 @@ impl Core {
         if !self.counts.is_empty() {
             self.poll_counts(now, caller);
         }
+        self.poll_transactions(now, transacted, caller);
         if now >= self.check_old_at {
             self.check_old_at = now + ATTEMPT_TIMEOUT / 2;
             self.calls.doubt_old(now);
@@ -630,6 +674,7 @@ impl Core {
     pub fn next_deadline(&self) -> Nanos {
         let ports = self.ports.iter().filter_map(Port::next_deadline).min();
         let due = self.calls.next_due().min(self.next_count_deadline());
+        let due = due.min(self.transactions.due());
         ports.unwrap_or(Nanos::NEVER).min(due)
     }
 

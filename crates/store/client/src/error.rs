@@ -19,6 +19,13 @@ pub enum Error {
         /// The object's version; `None` when there is no object.
         current: Option<u64>,
     },
+    /// Another client changed an object that the transaction has read, or its transaction locks
+    /// one; nothing was changed.
+    #[error("another client changed or locked an object of the transaction; nothing was changed")]
+    TransactionConflict,
+    /// A transaction cannot be executed; nothing was changed.
+    #[error("not a valid transaction: {0}")]
+    BadTransaction(String),
     /// There is no table of that name.
     #[error(
         "no table named {0:?}; `sprat table list` lists the tables, `sprat table create {0}` \
@@ -171,6 +178,7 @@ impl Error {
                 | Self::ConnectionRefused(_)
                 | Self::NoServer(_)
                 | Self::TooManyPending(_)
+                | Self::TransactionConflict
                 | Self::TooFewServers { may_take_effect: false, .. }
         )
     }
@@ -187,12 +195,20 @@ impl Error {
         )
     }
 
+    /// Returns whether a request that changes nothing if it is repeated may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.is_retryable()
+            || self.is_indeterminate()
+            || matches!(self, Self::DiskFull(_) | Self::MemoryFull | Self::Endpoint(_))
+    }
+
     /// Returns the error for an answer's status other than `Ok` and `NotFound`. `server`, `table`
     /// and `name` describe the request in it.
     pub(crate) fn of_answer(answer: &Answer<'_>, server: &str, table: u32, name: &str) -> Self {
         let Answer { status, number, body, .. } = *answer;
         let reason = || String::from_utf8_lossy(body).into_owned();
         match status {
+            Status::Aborted => Self::TransactionConflict,
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },
             Status::NoSuchTable => Self::NoSuchTable(name.to_owned()),
             Status::UnknownTable => Self::TableDropped(table),

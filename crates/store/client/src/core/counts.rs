@@ -1,6 +1,6 @@
 //! Counts of whole tables: a request to every server of the table, answered as one.
 
-use super::{Core, Destination};
+use super::{Core, Destination, OwnAnswer};
 use crate::calls::{ATTEMPT_TIMEOUT, AnswerSink, LOCATE_INTERVAL};
 use crate::error::Error;
 use crate::types::TableStats;
@@ -44,24 +44,6 @@ enum Obstacle {
     Silent(String),
     /// Some tablet had no server.
     Unserved,
-}
-
-/// The answer of a server to a count, copied from the receive buffer.
-pub(super) struct CountAnswer {
-    status: Status,
-    number: u64,
-    body: Vec<u8>,
-}
-
-impl CountAnswer {
-    pub(super) fn of(answer: &Answer<'_>) -> Self {
-        Self { status: answer.status, number: answer.number, body: answer.body.to_vec() }
-    }
-
-    fn answer(&self) -> Answer<'_> {
-        let Self { status, number, body } = self;
-        Answer { status: *status, more: false, count: 0, number: *number, body }
-    }
 }
 
 impl Count {
@@ -198,7 +180,7 @@ impl Core {
         &mut self,
         now: Nanos,
         answered: u64,
-        answer: Result<CountAnswer, Error>,
+        answer: Result<OwnAnswer, Error>,
         sink: AnswerSink<'_>,
     ) {
         let round_of = |count: &Count| match count.step {

@@ -1,0 +1,232 @@
+//! What a transaction has read and will change, until it is committed.
+
+use crate::asynchronous::AsyncClient;
+use crate::batch::{Batch, BatchResult};
+use crate::blocking::Client;
+use crate::core::TransactionOperation;
+use crate::error::Error;
+use crate::types::{Object, Table};
+use sprat_host::random;
+use sprat_wire::op::Condition;
+use sprat_wire::transaction::TransactionAction;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often a transaction is tried in all, while other clients change its objects.
+pub const TRANSACTION_ATTEMPTS: u32 = 100;
+
+/// The longest wait before the second attempt at a transaction, and before any attempt. The limit
+/// is doubled for each attempt, and the wait is a random part of it, so that two transactions that
+/// have stopped one another do not meet again.
+const BACKOFF: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(20));
+
+/// Returns the wait before a transaction is tried again that has failed `failures` times.
+pub(crate) fn backoff(failures: u32) -> Duration {
+    let limit = BACKOFF.1.min(BACKOFF.0 * (1 << failures.min(16)));
+    Duration::from_nanos(random() % u64::try_from(limit.as_nanos()).expect("milliseconds"))
+}
+
+/// An object of a transaction.
+#[derive(Debug, Default)]
+struct Touched {
+    /// The object as it was read, `None` for no object; the outer `None` if it was not read.
+    read: Option<Option<Object>>,
+    /// The new value, `None` to remove the object; the outer `None` if it is not changed.
+    change: Option<Option<Vec<u8>>>,
+}
+
+/// The objects of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Touches {
+    objects: BTreeMap<(u32, Vec<u8>), Touched>,
+}
+
+/// How a transaction is committed.
+pub(crate) enum Commit<'a> {
+    /// It is, as it is: it has read one object at most.
+    Done,
+    /// The objects that it has read must still have the same versions: see
+    /// [`Touches::is_unchanged`].
+    Validate(Batch<'a>),
+    /// These operations must be executed together.
+    Execute(Vec<TransactionOperation<'a>>),
+}
+
+impl Touches {
+    fn at(&mut self, table: Table, key: &[u8]) -> &mut Touched {
+        self.objects.entry((table.0, key.to_vec())).or_default()
+    }
+
+    /// Returns the value of an object as the transaction sees it; the outer `None` if the
+    /// transaction has not read or changed it.
+    #[expect(clippy::option_option, reason = "see above")]
+    fn seen(&self, table: Table, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let touched = self.objects.get(&(table.0, key.to_vec()))?;
+        let read = || Some(touched.read.as_ref()?.as_ref().map(|object| object.value.clone()));
+        touched.change.clone().or_else(read)
+    }
+
+    fn note_read(&mut self, table: Table, key: &[u8], object: Option<Object>) {
+        self.at(table, key).read.get_or_insert(object);
+    }
+
+    fn note_change(&mut self, table: Table, key: &[u8], change: Option<Vec<u8>>) {
+        self.at(table, key).change = Some(change);
+    }
+
+    /// Returns how the transaction is committed.
+    pub(crate) fn commit(&self) -> Commit<'_> {
+        if self.objects.values().any(|touched| touched.change.is_some()) {
+            return Commit::Execute(self.objects.iter().map(operation).collect());
+        }
+        if self.objects.len() <= 1 {
+            return Commit::Done;
+        }
+        let mut batch = Batch::new();
+        for (table, key) in self.objects.keys() {
+            batch.get(Table(*table), key);
+        }
+        Commit::Validate(batch)
+    }
+
+    /// Returns whether the objects that were read still have the versions that they had. `results`
+    /// are those of the batch of [`Commit::Validate`], all of which was read after the last of the
+    /// transaction's own reads. So at the time of the last read all objects were as they were read.
+    pub(crate) fn is_unchanged(
+        &self,
+        results: Vec<Result<BatchResult, Error>>,
+    ) -> Result<(), Error> {
+        for (touched, result) in self.objects.values().zip(results) {
+            let BatchResult::Read(now) = result? else { unreachable!("a batch of reads") };
+            let before = touched.read.as_ref().and_then(Option::as_ref);
+            if before.map(|object| object.version) != now.map(|object| object.version) {
+                return Err(Error::TransactionConflict);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn operation<'a>(
+    ((table, key), touched): (&'a (u32, Vec<u8>), &'a Touched),
+) -> TransactionOperation<'a> {
+    let condition = match &touched.read {
+        None => Condition::None,
+        Some(None) => Condition::Absent,
+        Some(Some(object)) => Condition::Version(object.version),
+    };
+    let action = match &touched.change {
+        None => TransactionAction::Check,
+        Some(None) => TransactionAction::Remove,
+        Some(Some(value)) => TransactionAction::Write(value),
+    };
+    TransactionOperation { table: *table, key, condition, action }
+}
+
+/// A transaction of a [`Client`]: see [`Client::transact`].
+pub struct Transaction<'c> {
+    pub(crate) client: &'c mut Client,
+    pub(crate) touches: Touches,
+}
+
+impl Transaction<'_> {
+    /// Returns the value of an object as this transaction sees it; `None` when there is no object.
+    /// An object is read from its server once.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(seen) = self.touches.seen(table, key) {
+            return Ok(seen);
+        }
+        let object = self.client.get(table, key)?;
+        let value = object.as_ref().map(|object| object.value.clone());
+        self.touches.note_read(table, key, object);
+        Ok(value)
+    }
+
+    /// Returns the values of several objects, in order, as [`get`](Self::get) does each. Reads them
+    /// together, in one request to each server.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn get_many(&mut self, keys: &[(Table, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let unseen = |(table, key): &&(Table, &[u8])| self.touches.seen(*table, key).is_none();
+        let unseen: Vec<_> = keys.iter().filter(unseen).copied().collect();
+        let mut batch = Batch::new();
+        for &(table, key) in &unseen {
+            batch.get(table, key);
+        }
+        for ((table, key), result) in unseen.iter().zip(self.client.batch(&batch)) {
+            let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
+            self.touches.note_read(*table, key, object);
+        }
+        let seen = |&(table, key): &(Table, &[u8])| self.touches.seen(table, key).flatten();
+        Ok(keys.iter().map(seen).collect())
+    }
+
+    /// Stores an object when the transaction is committed, replacing the one of that key if there
+    /// is one.
+    pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
+        self.touches.note_change(table, key, Some(value.into()));
+    }
+
+    /// Removes an object when the transaction is committed, if there is one.
+    pub fn remove(&mut self, table: Table, key: &[u8]) {
+        self.touches.note_change(table, key, None);
+    }
+}
+
+/// A transaction of an [`AsyncClient`]: see [`AsyncClient::transact`].
+pub struct AsyncTransaction {
+    pub(crate) client: AsyncClient,
+    pub(crate) touches: Touches,
+}
+
+impl AsyncTransaction {
+    /// Returns the value of an object: see [`Transaction::get`].
+    ///
+    /// # Errors
+    /// As [`AsyncClient::get`].
+    pub async fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(seen) = self.touches.seen(table, key) {
+            return Ok(seen);
+        }
+        let object = self.client.get(table, key).await?;
+        let value = object.as_ref().map(|object| object.value.clone());
+        self.touches.note_read(table, key, object);
+        Ok(value)
+    }
+
+    /// Returns the values of several objects: see [`Transaction::get_many`].
+    ///
+    /// # Errors
+    /// As [`AsyncClient::batch`].
+    pub async fn get_many(
+        &mut self,
+        keys: &[(Table, &[u8])],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let unseen = |(table, key): &&(Table, &[u8])| self.touches.seen(*table, key).is_none();
+        let unseen: Vec<_> = keys.iter().filter(unseen).copied().collect();
+        let mut batch = Batch::new();
+        for &(table, key) in &unseen {
+            batch.get(table, key);
+        }
+        for ((table, key), result) in unseen.iter().zip(self.client.batch(&batch).await?) {
+            let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
+            self.touches.note_read(*table, key, object);
+        }
+        let seen = |&(table, key): &(Table, &[u8])| self.touches.seen(table, key).flatten();
+        Ok(keys.iter().map(seen).collect())
+    }
+
+    /// Stores an object when the transaction is committed: see [`Transaction::put`].
+    pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
+        self.touches.note_change(table, key, Some(value.into()));
+    }
+
+    /// Removes an object when the transaction is committed: see [`Transaction::remove`].
+    pub fn remove(&mut self, table: Table, key: &[u8]) {
+        self.touches.note_change(table, key, None);
+    }
+}
