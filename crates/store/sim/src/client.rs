@@ -1,5 +1,8 @@
 //! A simulated client: the real client, and the calls that it is to make.
 
+mod transactions;
+
+use self::transactions::{Transaction, handle_commit, is_account};
 use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Value};
 use crate::random::Random;
 use crate::settings::Settings;
@@ -58,6 +61,11 @@ struct Scan {
 enum Pending {
     Call(usize, Action),
     Page(Scan),
+    /// A read of a transaction: the number of the transaction, the index of the object, and the
+    /// number of the call.
+    Read(u64, usize, usize),
+    /// The commit of a transaction.
+    Commit(u64),
 }
 
 /// A call that the world requires, in contrast to random calls.
@@ -103,6 +111,10 @@ pub struct Client {
     learned: Option<u64>,
     /// Scans whose next page is to be requested.
     scans: Vec<Scan>,
+    /// Transactions under way, by number.
+    transactions: BTreeMap<u64, Transaction>,
+    /// Transactions whose reads all have a response.
+    ready: Vec<u64>,
     /// The last known versions of objects, for conditions.
     last_versions: BTreeMap<ObjectName, u64>,
     /// The last number given to a scan or a text.
@@ -139,6 +151,8 @@ impl Client {
             patience: Duration::from_secs(5),
             learned: None,
             scans: Vec::new(),
+            transactions: BTreeMap::new(),
+            ready: Vec::new(),
             last_versions: BTreeMap::new(),
             last_number: (life << 40) + ((index as u64) << 32),
         }
@@ -167,6 +181,7 @@ impl Client {
             && self.pending.is_empty()
             && self.errands.is_empty()
             && self.scans.is_empty()
+            && self.ready.is_empty()
     }
 
     /// Pauses the client until `until`, or until the end of an earlier pause if that is later.
@@ -182,7 +197,9 @@ impl Client {
 
     /// Returns the time at which the client has something to do even if nothing arrives.
     pub fn wake(&self, settings: &Settings) -> Nanos {
-        let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.pending.is_empty())
+        let own = if !self.scans.is_empty()
+            || !self.ready.is_empty()
+            || (!self.errands.is_empty() && self.pending.is_empty())
         {
             Nanos(0)
         } else if self.remaining > 0 && self.pending.len() < settings.window {
@@ -198,7 +215,7 @@ impl Client {
         if now < self.paused_until {
             return;
         }
-        let Self { core, pending, scans, last_versions, index, .. } = self;
+        let Self { core, pending, scans, transactions, ready, last_versions, index, .. } = self;
         let polled = core.poll(now, &mut |tag, answer| {
             let Some(what) = pending.remove(&tag) else {
                 shared.nonsense.get_or_insert_with(|| format!("client {index} was answered twice"));
@@ -208,6 +225,25 @@ impl Client {
                 Pending::Call(number, action) => {
                     handle_answer(now, number, action, answer, shared, last_versions)
                 }
+                Pending::Read(number, at, call) => {
+                    let transaction = transactions.get_mut(&number).expect("it waits for this");
+                    handle_answer(now, call, Action::Read, answer, shared, last_versions);
+                    match shared.history.operations[call].response {
+                        Response::Found { version, value } => {
+                            transaction.objects[at].1 = Some(Some((version, value)));
+                        }
+                        Response::Absent => transaction.objects[at].1 = Some(None),
+                        _ => transaction.failed = true,
+                    }
+                    transaction.missing -= 1;
+                    if transaction.missing == 0 {
+                        ready.push(number);
+                    }
+                }
+                Pending::Commit(number) => {
+                    let transaction = transactions.remove(&number).expect("it waits for this");
+                    handle_commit(now, &transaction, answer.err(), shared);
+                }
                 Pending::Page(scan) => scans.extend(handle_page(now, *index, scan, answer, shared)),
             }
         });
@@ -216,6 +252,9 @@ impl Client {
         }
         for scan in std::mem::take(&mut self.scans) {
             self.request_page(now, scan, shared);
+        }
+        for number in std::mem::take(&mut self.ready) {
+            self.go_on(now, number, shared);
         }
         if self.pending.is_empty()
             && let Some(errand) = self.errands.pop_front()
@@ -282,6 +321,9 @@ impl Client {
         let name = ObjectName { table, key: u16::try_from(key).expect("few keys") };
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
+        }
+        if self.random.chance(1, 12) {
+            return self.begin_transaction(now, patience, shared);
         }
         let action = self.action(name, shared.settings);
         let action = if shared.history.is_tangled(now, name) { Action::Read } else { action };
@@ -535,8 +577,10 @@ fn handle_page(
         let item = item?;
         Some((item.key.to_vec(), item.version, Value::decode(item.value_type, item.value)?))
     };
-    let Some(rows) = Items::new(answer.body, answer.count).map(row).collect::<Option<Vec<_>>>()
-    else {
+    // The accounts are not among the table's keys.
+    let items = Items::new(answer.body, answer.count);
+    let items = items.filter(|item| item.as_ref().is_none_or(|item| !is_account(table, item.key)));
+    let Some(rows) = items.map(row).collect::<Option<Vec<_>>>() else {
         shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that no client wrote"));
         return None;
     };

@@ -126,6 +126,9 @@ pub enum Response {
         /// The version.
         version: u64,
     },
+    /// The transaction of which the call is a part was committed. The version that the object now
+    /// has, or had before it was removed, is not told.
+    Committed,
     /// The condition did not hold. Holds the object's current version, if the object exists.
     Conflict(Option<u64>),
     /// The value was incremented.
@@ -217,6 +220,8 @@ pub struct Page {
 pub struct History {
     /// Calls in the order of their invocations.
     pub operations: Vec<Operation>,
+    /// For each transaction that a client tried to commit, the numbers of its calls.
+    pub transactions: Vec<Vec<usize>>,
     /// Pages in the order of their responses.
     pub pages: Vec<Page>,
     moments: u64,
@@ -237,6 +242,16 @@ impl History {
             Response::NotDone => call.action == Action::Read,
             _ => false,
         })
+    }
+
+    /// Returns how many transactions were certainly committed.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        let is_done = |&number: &usize| {
+            let response = self.operations[number].response;
+            !matches!(response, Response::Unknown | Response::NotDone)
+        };
+        self.transactions.iter().filter(|numbers| numbers.iter().all(is_done)).count() as u64
     }
 
     /// Returns the next moment.
@@ -290,6 +305,26 @@ impl History {
         self.pages.clear();
     }
 
+    /// Records that a table is being dropped. A transaction that was refused because of an object
+    /// of this table may still be committed in other tables, if its client ends before it has told
+    /// the servers.
+    pub fn note_drop(&mut self, now: Nanos, table: u32) {
+        let Self { operations, transactions, .. } = self;
+        for numbers in transactions {
+            let of_table = |&number: &usize| {
+                let Operation { name, response, ended, .. } = operations[number];
+                name.table == table && response == Response::NotDone && ended + SETTLED > now
+            };
+            if !numbers.iter().any(of_table) {
+                continue;
+            }
+            for &mut number in numbers {
+                let operation = &mut operations[number];
+                (operation.response, operation.returned) = (Response::Unknown, OPEN);
+            }
+        }
+    }
+
     /// Discards what calls with numbers below `first`, and pages requested before call `first`, say
     /// about the state of objects, because the servers that answered may have been unaware of
     /// changes made at other servers. Responses to changes that took place remain.
@@ -299,6 +334,7 @@ impl History {
                 Response::Unknown
                 | Response::NotDone
                 | Response::Done { .. }
+                | Response::Committed
                 | Response::Sum { .. } => {}
                 Response::Found { .. }
                 | Response::Absent
@@ -378,6 +414,7 @@ impl fmt::Display for Response {
             Self::NotDone => f.write_str("not done"),
             Self::Found { version, value } => write!(f, "version {version}, {value}"),
             Self::Absent => f.write_str("absent"),
+            Self::Committed => f.write_str("committed"),
             Self::Done { version } => write!(f, "done, version {version}"),
             Self::Conflict(Some(version)) => write!(f, "conflict with version {version}"),
             Self::Conflict(None) => f.write_str("conflict, absent"),

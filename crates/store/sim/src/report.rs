@@ -17,6 +17,10 @@ pub struct Summary {
     pub operations: u64,
     /// Number of calls whose outcome is known.
     pub answered: u64,
+    /// Number of transactions that clients tried to commit.
+    pub transactions: u64,
+    /// Number of transactions that were committed.
+    pub committed: u64,
     /// Number of pages of scans.
     pub pages: u64,
     /// Number of crashes of servers. With a single server, crashes because a start failed or
@@ -66,6 +70,8 @@ impl AddAssign for Summary {
         self.histories += other.histories;
         self.operations += other.operations;
         self.answered += other.answered;
+        self.transactions += other.transactions;
+        self.committed += other.committed;
         self.pages += other.pages;
         self.crashes += other.crashes;
         self.stops += other.stops;
@@ -111,6 +117,8 @@ impl fmt::Display for Summary {
             cleaned,
             healed,
             recreated,
+            transactions,
+            committed,
             undecided,
             ..
         } = self;
@@ -121,6 +129,7 @@ impl fmt::Display for Summary {
             self.time.as_secs_f64()
         )?;
         writeln!(f, "operations      {operations:>12}  {answered} with a known end")?;
+        writeln!(f, "transactions    {transactions:>12}  {committed} committed")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;

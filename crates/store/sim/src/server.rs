@@ -311,6 +311,12 @@ impl Server {
             return;
         }
         let worked = node.turn(now).expect("a port in memory does not fail");
+        // This server has all tables, so a table that it looks for elsewhere was dropped.
+        while let Some((outbox, table)) =
+            self.outbox.as_ref().and_then(|outbox| Some((outbox, outbox.take_wanted_table()?)))
+        {
+            let _ = outbox.send(Command::Located(table, None)); // if full, it is asked for again
+        }
         self.wake = if worked {
             now + TURN
         } else if node.service_mut().work_idle() {

@@ -222,6 +222,8 @@ impl World {
         Ok(Summary {
             operations: self.history.operations.len() as u64,
             answered: answered as u64,
+            transactions: self.history.transactions.len() as u64,
+            committed: self.history.committed(),
             pages: self.history.pages.len() as u64,
             frames: weather.frames,
             frames_lost: weather.lost,
@@ -428,7 +430,8 @@ impl World {
             Fault::PauseClient(client, pause) => self.clients[client].pause(self.now + pause),
             Fault::RestartClient(index) => self.restart_client(index),
             Fault::Recreate(which) => {
-                self.tables.remove(which);
+                let dropped = self.tables.remove(which);
+                self.history.note_drop(self.now, dropped.id);
                 self.edition += 1;
                 self.make_table();
                 self.summary.recreated += 1;

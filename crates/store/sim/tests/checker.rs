@@ -266,3 +266,104 @@ fn bytes_that_no_client_writes_do_not_decode() {
         assert_eq!(Value::decode(ValueType::Bytes, &bent), None, "byte {at}");
     }
 }
+
+const OTHER: ObjectName = ObjectName { table: 1, key: 2 };
+
+/// Records a transaction that was committed: its calls and their responses.
+fn transaction(history: &mut History, parts: &[(ObjectName, Action, Response)]) {
+    let invoke = |&(name, action, _): &_| history.invoke(Nanos(0), 0, name, action);
+    let numbers: Vec<usize> = parts.iter().map(invoke).collect();
+    history.transactions.push(numbers.clone());
+    for (number, (_, _, response)) in numbers.into_iter().zip(parts) {
+        history.respond(Nanos(0), number, *response);
+    }
+}
+
+#[track_caller]
+fn has_cycle(history: &History) {
+    let violation = check(history, SEED, KEYS).expect_err("this cannot be");
+    assert!(matches!(*violation, Violation::Cycle(_)), "{violation}");
+}
+
+fn overwrite(name: ObjectName, id: u64, version: u64) -> (ObjectName, Action, Response) {
+    (name, write_if(id, Condition::Version(version)), Response::Committed)
+}
+
+/// Returns a history in which both objects have version 1.
+fn two_objects() -> History {
+    let mut history = History::default();
+    for (name, id) in [(NAME, 1), (OTHER, 2)] {
+        let number = history.invoke(Nanos(0), 0, name, write(id));
+        history.respond(Nanos(0), number, done(1));
+    }
+    history
+}
+
+#[test]
+fn a_transaction_is_seen_whole_or_not_at_all() {
+    let changed = || {
+        let mut history = two_objects();
+        transaction(&mut history, &[overwrite(NAME, 3, 1), overwrite(OTHER, 4, 1)]);
+        history
+    };
+    let read = |name, version, id| (name, Action::Read, found(version, id));
+    let mut history = changed();
+    transaction(&mut history, &[read(NAME, 2, 3), read(OTHER, 2, 4)]);
+    accepts(&history);
+    // A reader that overlaps the transaction and sees half of it.
+    let mut history = two_objects();
+    let reads = [NAME, OTHER].map(|name| history.invoke(Nanos(0), 1, name, Action::Read));
+    history.transactions.push(reads.to_vec());
+    transaction(&mut history, &[overwrite(NAME, 3, 1), overwrite(OTHER, 4, 1)]);
+    let mut whole = history.clone();
+    for (history, other) in [(&mut whole, found(1, 2)), (&mut history, found(2, 4))] {
+        history.respond(Nanos(0), reads[0], found(1, 1));
+        history.respond(Nanos(0), reads[1], other);
+    }
+    accepts(&whole);
+    has_cycle(&history);
+}
+
+/// Two transactions each read what the other writes, before it is written.
+#[test]
+fn write_skew_is_a_cycle() {
+    let mut history = two_objects();
+    let skew = |history: &mut History, reads: ObjectName, writes, id| {
+        let numbers = [
+            history.invoke(Nanos(0), 0, reads, Action::Read),
+            history.invoke(Nanos(0), 0, writes, write_if(id, Condition::Version(1))),
+        ];
+        history.transactions.push(numbers.to_vec());
+        numbers
+    };
+    let first = skew(&mut history, NAME, OTHER, 3);
+    let second = skew(&mut history, OTHER, NAME, 4);
+    for ([read, written], id) in [(first, 1), (second, 2)] {
+        history.respond(Nanos(0), read, found(1, id));
+        history.respond(Nanos(0), written, Response::Committed);
+    }
+    has_cycle(&history);
+}
+
+#[test]
+fn two_transactions_cannot_make_one_version() {
+    let mut history = two_objects();
+    transaction(&mut history, &[overwrite(NAME, 3, 1), overwrite(OTHER, 4, 1)]);
+    transaction(&mut history, &[overwrite(NAME, 5, 1), overwrite(OTHER, 6, 2)]);
+    rejects(&history);
+}
+
+/// A transaction that removes an object if there is one may come before or after a write.
+#[test]
+fn a_removal_without_a_version_may_remove_nothing() {
+    let mut history = History::default();
+    let number = history.invoke(Nanos(0), 0, NAME, REMOVE);
+    history.transactions.push(vec![number]);
+    call(&mut history, write(1), done(1));
+    history.respond(Nanos(0), number, Response::Committed);
+    let mut removed = history.clone();
+    call(&mut history, Action::Read, found(1, 1));
+    accepts(&history);
+    call(&mut removed, Action::Read, Response::Absent);
+    accepts(&removed);
+}

@@ -152,6 +152,16 @@ impl Calls {
         response_version(self.calls[index(call)].response)
     }
 
+    /// Returns whether an answered call may have changed the object or not, depending on when it
+    /// took place.
+    pub(super) fn may_act_later(&self, call: u32) -> bool {
+        let operation = &self.calls[index(call)];
+        matches!(
+            (operation.action, operation.response),
+            (Action::Remove { .. }, Response::Committed)
+        )
+    }
+
     /// Returns whether an unanswered call can no longer take place.
     pub(super) fn is_spent(&self, call: u32, first: u32, state: State) -> bool {
         let operation = &self.calls[index(call)];
@@ -195,6 +205,9 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
         if let Action::Write { value: value @ Value::Text { .. }, .. } = &mut call.action {
             match read.get(value) {
                 None => *value = UNREAD,
+                Some(&(version, _)) if call.response == Response::Committed => {
+                    call.response = Response::Done { version };
+                }
                 Some(&(version, returned)) if call.returned == OPEN && call.invoked < returned => {
                     (call.response, call.returned) = (Response::Done { version }, returned);
                 }

@@ -88,8 +88,12 @@ impl Attempt {
             let Some(after) = calls.after(call, *state) else { continue };
             let attempt = self.with(calls, call, after);
             // A call that changes neither the object nor what is known about it can be placed now,
-            // unless some other call can only come before this call.
-            if after == *state && !self.is_last_chance(calls, attempt.first) {
+            // unless some other call can only come before this call, or this call would change the
+            // object later.
+            if after == *state
+                && !calls.may_act_later(call)
+                && !self.is_last_chance(calls, attempt.first)
+            {
                 return vec![attempt];
             }
             next.push(attempt);

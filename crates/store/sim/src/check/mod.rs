@@ -1,6 +1,7 @@
 //! Checks whether the store can have produced a history.
 
 mod calls;
+pub mod cycles;
 pub mod linear;
 pub mod model;
 pub mod scan;
@@ -34,6 +35,9 @@ pub enum Violation {
         /// The object's calls around that call, in order, one on each line.
         around: String,
     },
+    /// No order fits all transactions and calls together.
+    #[error("not strictly serializable: {0}")]
+    Cycle(String),
     /// A page of a scan that contradicts itself.
     #[error("scan {scan} of table {table}: {what}")]
     Page {
@@ -107,5 +111,6 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
             }
         }
     }
+    cycles::check(history).map_err(Violation::Cycle)?;
     Ok(checked)
 }

@@ -103,7 +103,7 @@ impl State {
             (Action::Write { value, condition }, Response::Done { version }) => {
                 self.given(condition)?.written(value, Some(version))
             }
-            (Action::Write { value, condition }, Response::Unknown) => {
+            (Action::Write { value, condition }, Response::Unknown | Response::Committed) => {
                 self.given(condition)?.written(value, None)
             }
             (Action::Remove { condition }, Response::Done { version }) => {
@@ -111,6 +111,10 @@ impl State {
             }
             (Action::Remove { condition }, Response::Unknown) => {
                 self.given(condition)?.removed(None)
+            }
+            (Action::Remove { condition }, Response::Committed) => {
+                let state = self.given(condition)?;
+                if state.value.is_some() { state.removed(None) } else { Some(state) }
             }
             (Action::Remove { condition }, Response::Absent) => {
                 self.given(condition).filter(|state| state.value.is_none())

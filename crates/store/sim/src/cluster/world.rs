@@ -261,6 +261,8 @@ impl World {
         Ok(Summary {
             operations: self.history.operations.len() as u64,
             answered: answered as u64,
+            transactions: self.history.transactions.len() as u64,
+            committed: self.history.committed(),
             pages: self.history.pages.len() as u64,
             frames: weather.frames,
             frames_lost: weather.lost,
@@ -594,6 +596,7 @@ impl World {
                     self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
                 let tables = tables.unwrap_or_default();
                 let Some(table) = tables.get(which % tables.len().max(1)) else { return };
+                self.history.note_drop(self.now, table.id);
                 self.summary.recreated += u64::from(!self.is_busy);
                 self.send_to_coordinator(&Request::DropTable { name: &table.name });
             }

@@ -73,7 +73,8 @@ impl World {
                 self.note(format_args!("healed"));
                 self.phase = Phase::Heal;
             }
-            Phase::Heal if self.all_serve() => {
+            // A request to the coordinator may be to drop a table.
+            Phase::Heal if self.all_serve() && !self.is_busy => {
                 self.note(format_args!("all tables are served"));
                 self.phase = Phase::Whole(self.now + WHOLE_AFTER);
                 self.refresh_at = self.now;
@@ -158,6 +159,13 @@ impl World {
         for server in &self.servers {
             let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
             let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
+            let log = server.node().map(|node| node.service().master().log());
+            if log.is_some_and(|log| log.has_prepared()) {
+                return Err(format!(
+                    "server {} has operations of transactions that are not ended",
+                    server.id()
+                ));
+            }
             if replicator.under_replicated() > 0 {
                 let short = replicator.under_replicated();
                 return Err(format!(
