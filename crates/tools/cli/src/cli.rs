@@ -22,6 +22,7 @@ use crate::store::server::{CoordinatorArgs, ServerArgs};
 use crate::store::sim::SimArgs;
 use crate::store::status::StatusArgs;
 use crate::store::table::TableArgs;
+use crate::store::txn::TxnArgs;
 use crate::{bench, flow, meta, store};
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Del(DelArgs),
     /// Add to a counter atomically.
     Incr(IncrArgs),
+    /// Execute steps on several objects together, as one transaction.
+    Txn(TxnArgs),
     /// List a table's objects.
     Scan(ScanArgs),
     /// Load files, CSV or JSON lines into a table.
@@ -132,6 +135,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "put",
             "del",
             "incr",
+            "txn",
             "scan",
             "import",
             "export",
@@ -200,6 +204,7 @@ impl Command {
             Self::Put(args) => store::objects::put(args),
             Self::Del(args) => store::objects::del(args),
             Self::Incr(args) => store::objects::incr(args),
+            Self::Txn(args) => store::txn::txn(args),
             Self::Scan(args) => store::scan::scan(args),
             Self::Table(args) => store::table::table(args),
             Self::Status(args) => store::status::status(args),

@@ -51,7 +51,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     }
     match error.downcast_ref::<Error>() {
         Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
-        Some(Error::Conflict { .. }) => CONFLICT,
+        Some(Error::Conflict { .. } | Error::TransactionConflict) => CONFLICT,
         Some(Error::Denied { .. }) => DENIED,
         Some(
             Error::Timeout { .. }

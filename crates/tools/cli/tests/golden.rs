@@ -143,6 +143,11 @@ fn mistakes_are_explained() {
         "get",
         "get users",
         "incr counters visits 1 2",
+        "txn",
+        "txn swap_users_alice",
+        "txn get_users",
+        "txn add_users_alice_many",
+        "txn put_users_alice_'tea",
         "put users alice tea --if-absent --if-version 3",
         "put users alice tea -i file",
         "del users alice --if-version many",
@@ -394,6 +399,24 @@ fn objects_come_and_go() {
     transcript.run("scan bytes --keys");
     transcript.run("scan bytes --json");
     transcript.run("scan nothing");
+    for line in [
+        "table create accounts",
+        "table create seats",
+        "txn add_accounts_alice_-10 add_accounts_bob_10",
+        "txn get_accounts_alice get_accounts_bob get_seats_12A",
+        "txn get_accounts_alice get_seats_12A --json",
+        "txn absent_seats_12A put_seats_12A_alice put_accounts_alice_0",
+        "txn absent_seats_12A put_seats_12A_bob",
+        "txn equal_accounts_alice_5 del_accounts_alice",
+        "txn equal_accounts_alice_0 del_accounts_alice",
+        "get accounts alice",
+        "txn add_seats_12A_1",
+        "txn get_nothing_alice",
+    ] {
+        transcript.run(line);
+    }
+    let script = b"# two steps\nput seats 'row 12' \"some text\"\n\nget seats 'row 12'\n";
+    transcript.run_with("txn", script);
     let status = transcript.at.clone();
     golden("objects.txt", &transcript.text);
 

@@ -60,6 +60,7 @@ fn identities_have_their_permissions(listen: &str) {
     let reader = keys.issue("r", &["--role", "client", "--table", "log-*:r"]);
     let writer =
         keys.issue("w", &["--role", "client", "--table", "log-a:rw", "--table", "users:rw"]);
+    let mixed = keys.issue("m", &["--role", "client", "--table", "log-a:r", "--table", "users:rw"]);
     let elsewhere = Keys::make();
     let stranger = elsewhere.issue("x", &["--role", "admin"]);
     let data = tempfile::tempdir().expect("a directory");
@@ -103,6 +104,14 @@ fn identities_have_their_permissions(listen: &str) {
         "{listed}"
     );
     assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v", "nothing was changed");
+    // A transaction needs the right to read the objects on which it depends, and the right to
+    // change those that it changes. Without one of them nothing is changed.
+    ask(at, Some(&reader), &["txn", "get log-a k", "get log-b k"]).ok();
+    ask(at, Some(&mixed), &["txn", "equal log-a k v", "put users u 2"]).ok();
+    for step in ["put log-a k x", "del log-a k", "put log-b k x", "get log-b k"] {
+        assert_eq!(code(&mixed, &["txn", step, "put users u 3"]), Some(DENIED), "{step}");
+    }
+    assert_eq!(ask(at, Some(&mixed), &["get", "users", "u"]).ok(), "2");
     ask(at, Some(&admin), &["status"]).ok();
     // Clients without an identity of this cluster get no answer.
     for identity in [None, Some(stranger.as_str())] {

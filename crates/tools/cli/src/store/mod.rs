@@ -12,3 +12,4 @@ pub(crate) mod server;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod txn;
