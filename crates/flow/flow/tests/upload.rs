@@ -208,6 +208,30 @@ fn a_refusal_is_heard_before_everything_is_sent() {
     }
 }
 
+/// The last request of a process that was killed may be executed after the next process has asked
+/// the server for the state of the upload.
+#[test]
+fn a_file_that_an_earlier_process_has_finished_is_no_failure() {
+    let (_directory, path) = file(0);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    for (time, is_same) in [(modified, true), (std::time::UNIX_EPOCH, false)] {
+        let receiver = Receiver::start();
+        let upload = Upload::new(&path, &receiver.url("/file"), options()).unwrap();
+        let outcome = upload.run(&mut |event| {
+            if let Event::Opened { .. } = event {
+                let there = fs::File::create(receiver.path("file")).unwrap();
+                there.set_modified(time).unwrap();
+            }
+        });
+        match outcome {
+            Ok(_) => assert!(is_same, "another file was taken for it"),
+            Err(Error::Refused { status: 412, .. }) => assert!(!is_same, "it is there"),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(receiver.names_at_rest(), ["file"]);
+    }
+}
+
 #[test]
 fn a_sum_that_does_not_fit_gives_no_name() {
     let receiver = Receiver::start();

@@ -440,9 +440,11 @@ impl Attempt<'_> {
                     }
                     return Ok(head.missing.is_none());
                 }
-                // The response to an earlier attempt to finish may have been lost.
+                // The response to an earlier attempt to finish may have been lost. That attempt may
+                // also be one of a process that was killed, whose request the server executed only
+                // after this process had asked it for the state of the upload.
                 Err(Trouble::Fatal(Error::Refused { status: 409 | 412, .. }))
-                    if failures > 0 && self.is_there(connection)? =>
+                    if self.is_there(connection)? =>
                 {
                     return Ok(true);
                 }
