@@ -258,7 +258,7 @@ impl Client {
     ///
     /// A transaction has at most [`MAX_TRANSACTION`](sprat_wire::transaction::MAX_TRANSACTION)
     /// objects and [`MAX_TRANSACTION_BYTES`](sprat_wire::transaction::MAX_TRANSACTION_BYTES) of
-    /// keys and values. One that changes nothing locks nothing.
+    /// keys and values. One that only reads, and finds all objects, locks nothing.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), sprat_client::Error> {

@@ -45,7 +45,7 @@ pub(crate) struct Touches {
 pub(crate) enum Commit<'a> {
     /// It is, as it is: it has read one object at most.
     Done,
-    /// The objects that it has read must still have the same versions: see
+    /// The objects that it has read, all of which it found, must still have the same versions: see
     /// [`Touches::is_unchanged`].
     Validate(Batch<'a>),
     /// These operations must be executed together.
@@ -74,19 +74,42 @@ impl Touches {
         self.at(table, key).change = Some(change);
     }
 
+    /// Returns those of some objects that the transaction has neither read nor changed.
+    fn unseen<'a>(&self, keys: &[(Table, &'a [u8])]) -> Vec<(Table, &'a [u8])> {
+        keys.iter().copied().filter(|(table, key)| self.seen(*table, key).is_none()).collect()
+    }
+
+    /// Takes the results of a [batch of reads](reads) of these objects.
+    fn note_reads(
+        &mut self,
+        keys: &[(Table, &[u8])],
+        results: Vec<Result<BatchResult, Error>>,
+    ) -> Result<(), Error> {
+        for ((table, key), result) in keys.iter().zip(results) {
+            let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
+            self.note_read(*table, key, object);
+        }
+        Ok(())
+    }
+
+    /// Returns the values of objects that the transaction has read or changed.
+    fn values(&self, keys: &[(Table, &[u8])]) -> Vec<Option<Vec<u8>>> {
+        keys.iter().map(|(table, key)| self.seen(*table, key).flatten()).collect()
+    }
+
     /// Returns how the transaction is committed.
     pub(crate) fn commit(&self) -> Commit<'_> {
-        if self.objects.values().any(|touched| touched.change.is_some()) {
-            return Commit::Execute(self.objects.iter().map(operation).collect());
-        }
-        if self.objects.len() <= 1 {
+        let changes = self.objects.values().any(|touched| touched.change.is_some());
+        if !changes && self.objects.len() <= 1 {
             return Commit::Done;
         }
-        let mut batch = Batch::new();
-        for (table, key) in self.objects.keys() {
-            batch.get(Table(*table), key);
+        // An absent object has no version, by which a second read would show that it did not exist
+        // for a while in between.
+        let lacks = self.objects.values().any(|touched| touched.read == Some(None));
+        if changes || lacks {
+            return Commit::Execute(self.objects.iter().map(operation).collect());
         }
-        Commit::Validate(batch)
+        Commit::Validate(reads(self.objects.keys().map(|(table, key)| (Table(*table), &key[..]))))
     }
 
     /// Returns whether the objects that were read still have the versions that they had. `results`
@@ -105,6 +128,15 @@ impl Touches {
         }
         Ok(())
     }
+}
+
+/// Returns a batch of reads.
+fn reads<'a>(keys: impl IntoIterator<Item = (Table, &'a [u8])>) -> Batch<'a> {
+    let mut batch = Batch::new();
+    for (table, key) in keys {
+        batch.get(table, key);
+    }
+    batch
 }
 
 fn operation<'a>(
@@ -151,18 +183,10 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Client::get`].
     pub fn get_many(&mut self, keys: &[(Table, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let unseen = |(table, key): &&(Table, &[u8])| self.touches.seen(*table, key).is_none();
-        let unseen: Vec<_> = keys.iter().filter(unseen).copied().collect();
-        let mut batch = Batch::new();
-        for &(table, key) in &unseen {
-            batch.get(table, key);
-        }
-        for ((table, key), result) in unseen.iter().zip(self.client.batch(&batch)) {
-            let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
-            self.touches.note_read(*table, key, object);
-        }
-        let seen = |&(table, key): &(Table, &[u8])| self.touches.seen(table, key).flatten();
-        Ok(keys.iter().map(seen).collect())
+        let unseen = self.touches.unseen(keys);
+        let results = self.client.batch(&reads(unseen.iter().copied()));
+        self.touches.note_reads(&unseen, results)?;
+        Ok(self.touches.values(keys))
     }
 
     /// Stores an object when the transaction is committed, replacing the one of that key if there
@@ -206,18 +230,10 @@ impl AsyncTransaction {
         &mut self,
         keys: &[(Table, &[u8])],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let unseen = |(table, key): &&(Table, &[u8])| self.touches.seen(*table, key).is_none();
-        let unseen: Vec<_> = keys.iter().filter(unseen).copied().collect();
-        let mut batch = Batch::new();
-        for &(table, key) in &unseen {
-            batch.get(table, key);
-        }
-        for ((table, key), result) in unseen.iter().zip(self.client.batch(&batch).await?) {
-            let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
-            self.touches.note_read(*table, key, object);
-        }
-        let seen = |&(table, key): &(Table, &[u8])| self.touches.seen(table, key).flatten();
-        Ok(keys.iter().map(seen).collect())
+        let unseen = self.touches.unseen(keys);
+        let results = self.client.batch(&reads(unseen.iter().copied())).await?;
+        self.touches.note_reads(&unseen, results)?;
+        Ok(self.touches.values(keys))
     }
 
     /// Stores an object when the transaction is committed: see [`Transaction::put`].
@@ -228,5 +244,30 @@ impl AsyncTransaction {
     /// Removes an object when the transaction is committed: see [`Transaction::remove`].
     pub fn remove(&mut self, table: Table, key: &[u8]) {
         self.touches.note_change(table, key, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_wire::value::ValueType;
+
+    /// A token that other clients move between two keys is never seen at neither of them: what was
+    /// absent in both rounds of reads may have been there in between.
+    #[test]
+    fn an_absent_object_is_not_validated_by_a_second_read() {
+        let object = || Object { version: 7, value: Vec::new(), value_type: ValueType::Bytes };
+        let mut touches = Touches::default();
+        touches.note_read(Table(1), b"a", None);
+        assert!(matches!(touches.commit(), Commit::Done), "a single read is linearizable");
+        touches.note_read(Table(1), b"b", Some(object()));
+        let Commit::Execute(operations) = touches.commit() else { panic!("it is not locked") };
+        assert!(operations.iter().all(|one| one.action == TransactionAction::Check));
+        assert_eq!(operations[0].condition, Condition::Absent);
+        assert_eq!(operations[1].condition, Condition::Version(7));
+        let mut touches = Touches::default();
+        touches.note_read(Table(1), b"a", Some(object()));
+        touches.note_read(Table(1), b"b", Some(object()));
+        assert!(matches!(touches.commit(), Commit::Validate(_)));
     }
 }

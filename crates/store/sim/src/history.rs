@@ -127,7 +127,7 @@ pub enum Response {
         version: u64,
     },
     /// The transaction of which the call is a part was committed. The version that the object now
-    /// has, or had before it was removed, is not told.
+    /// has, or had before it was removed, is unknown.
     Committed,
     /// The condition did not hold. Holds the object's current version, if the object exists.
     Conflict(Option<u64>),
@@ -306,8 +306,8 @@ impl History {
     }
 
     /// Records that a table is being dropped. A transaction that was refused because of an object
-    /// of this table may still be committed in other tables, if its client ends before it has told
-    /// the servers.
+    /// of this table may still be committed in other tables, if its client ends before the
+    /// servers know.
     pub fn note_drop(&mut self, now: Nanos, table: u32) {
         let Self { operations, transactions, .. } = self;
         for numbers in transactions {

@@ -121,6 +121,12 @@ impl OperationId {
         }
     }
 
+    /// Returns the id without the mark that the operation was sent before.
+    #[must_use]
+    pub fn unmarked(self) -> Self {
+        Self { resent: false, ..self }
+    }
+
     /// Marks an operation as sent before, in the bytes of its id.
     ///
     /// # Panics

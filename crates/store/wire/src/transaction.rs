@@ -75,7 +75,7 @@ const _: () = assert!(MAX_TRANSACTION <= u8::MAX as usize);
 /// Returns the key of the prepared entry of an operation on an object.
 #[must_use]
 pub fn prepared_key(key: &[u8], id: &OperationId) -> Vec<u8> {
-    [key, &OperationId { resent: false, ..*id }.bytes()].concat()
+    [key, &id.unmarked().bytes()].concat()
 }
 
 /// Returns the parts of a prepared entry's key: the locked object's key, and the operation's id.
@@ -102,7 +102,7 @@ impl Participant {
     /// Returns whether this is the operation with that id on an object of that table.
     #[must_use]
     pub fn is(&self, table: u32, id: &OperationId) -> bool {
-        self.table == table && self.id == OperationId { resent: false, ..*id }
+        self.table == table && self.id == id.unmarked()
     }
 
     fn bytes(&self) -> [u8; PARTICIPANT_BYTES] {
@@ -112,7 +112,7 @@ impl Participant {
 
     fn of(bytes: &[u8; PARTICIPANT_BYTES]) -> Self {
         let ParticipantBytes { table, position, id } = zerocopy::transmute!(*bytes);
-        let id = OperationId { resent: false, ..OperationId::of_bytes(&id) };
+        let id = OperationId::of_bytes(&id).unmarked();
         Self { table: table.get(), position: position.get(), id }
     }
 }
@@ -238,7 +238,7 @@ impl Decision {
     }
 }
 
-/// The state of an operation of a transaction, after its server has obeyed a [`Decision`]: the
+/// The state of an operation of a transaction, after its server has carried out a [`Decision`]: the
 /// `number` of the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]

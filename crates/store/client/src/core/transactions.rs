@@ -78,7 +78,7 @@ impl Transactions {
 /// A transaction in progress.
 struct Transaction {
     number: u64,
-    /// The caller's tag, until the caller was told the result.
+    /// The caller's tag, until the caller has the result.
     tag: Option<u64>,
     participants: Vec<Participant>,
     /// The request slots of the operations, which no other operation may use until the transaction

@@ -25,8 +25,8 @@ const MAX_OBJECTS: u64 = 4;
 pub(super) enum TransactionKind {
     /// Changes some objects.
     Change,
-    /// Reads all objects, and then reads them again: if their versions are the same, it has read
-    /// them as they were at one moment.
+    /// Reads all objects, and then reads them again: if all exist and their versions are the same,
+    /// it has read them as they were at one moment.
     Read,
     /// Moves an amount from one account to another.
     Transfer,
@@ -178,10 +178,13 @@ impl Client {
                 self.read_objects(now, number, shared);
             }
             Some(first) => {
+                // An absent object has no version: it may have been there between the rounds.
                 let version = |(_, read): &Touched| read.flatten().map(|(version, _)| version);
-                let error =
-                    (!first.iter().map(version).eq(transaction.objects.iter().map(version)))
-                        .then_some(Error::TransactionConflict);
+                let is_same = |(one, other): (&Touched, &Touched)| {
+                    version(one).is_some() && version(one) == version(other)
+                };
+                let same = first.iter().zip(&transaction.objects).all(is_same);
+                let error = (!same).then_some(Error::TransactionConflict);
                 handle_commit(now, &transaction, error, shared);
             }
             None => self.commit(now, number, transaction, shared),
@@ -253,7 +256,8 @@ impl Client {
 
     /// Returns what a transaction does to an object.
     fn change(&mut self, touched: &Touched, settings: &Settings) -> Action {
-        let (condition, (name, read)) = (condition_of(touched), touched);
+        let (name, read) = touched;
+        let condition = condition_of(touched);
         match self.random.below(6) {
             0 | 1 if read.is_some() => Action::Read,
             2 if *read != Some(None) => Action::Remove { condition },

@@ -165,8 +165,7 @@ impl<D: Disk> Master<D> {
                 self.prepare_operation(&change, key, condition, &plan)
             }
             Request::Decide { table, position, id: operation, decision } => {
-                let operation = OperationId::of_bytes(operation);
-                let operation = OperationId { resent: false, ..operation };
+                let operation = OperationId::of_bytes(operation).unmarked();
                 self.decide(id, &Participant { table, position, id: operation }, decision)
             }
             Request::Scan { after, .. } => self.scan(id, tablet, after),

@@ -93,7 +93,7 @@ pub(super) struct Resolver {
     seen: BTreeMap<(u32, OperationId), Nanos>,
     sweep_at: Nanos,
     resolutions: Vec<Resolution>,
-    /// The tables whose location the coordinator has told since it was last doubted.
+    /// The tables whose location the coordinator has given since it was last doubted.
     places: BTreeMap<u32, TabletAddresses>,
     sessions: BTreeMap<SocketAddr, SessionId>,
     /// Sessions that are no longer needed, still to be closed.
@@ -235,7 +235,7 @@ impl<D: Disk> Master<D> {
         {
             return None;
         }
-        self.obey(participant, decision).ok()
+        self.carry_out(participant, decision).ok()
     }
 
     /// Sends the requests of the steps to other servers.

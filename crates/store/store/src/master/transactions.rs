@@ -41,7 +41,7 @@ impl<D: Disk> Master<D> {
         let Request::Decide { table, id, decision, .. } = *request else {
             return !request.needs_write_right();
         };
-        match self.log.plan(table, &OperationId::of_bytes(id)) {
+        match self.log.plan(table, &OperationId::of_bytes(id).unmarked()) {
             Some(plan) => !plan.action().changes(),
             None => matches!(decision, Decision::Commit | Decision::End),
         }
@@ -100,7 +100,7 @@ impl<D: Disk> Master<D> {
         if let Some(outcome) = self.reject_change(&change) {
             return outcome;
         }
-        let Ok(state) = self.obey(participant, decision) else {
+        let Ok(state) = self.carry_out(participant, decision) else {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         };
@@ -109,7 +109,7 @@ impl<D: Disk> Master<D> {
 
     /// Carries out a decision, and returns the state of the operation after it. The state is
     /// certain once the log is durable.
-    pub(super) fn obey(
+    pub(super) fn carry_out(
         &mut self,
         participant: &Participant,
         decision: Decision,

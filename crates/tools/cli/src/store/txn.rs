@@ -135,7 +135,7 @@ pub(crate) fn txn(args: &TxnArgs) -> Result<ExitCode> {
         }
     }
     let result = client.transact(|transaction| execute(transaction, &steps, &tables));
-    // If the servers cannot be told, they find out without this client.
+    // If the decision does not reach the servers, they find out without this client.
     let _ = client.settle();
     let values = match result {
         Ok(values) => values,
