@@ -7,12 +7,11 @@ use sprat_client::{Client, Error, Options, Table};
 use sprat_wire::op::{Request, TableRecord};
 use sprat_wire::tablet::position;
 use std::collections::BTreeMap;
-use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, sprat};
+use support::{PATIENCE, ServerProcess, free_port, sprat};
 
 /// Number of servers, and number of replicas of each log.
 const SERVERS: usize = 4;
@@ -44,14 +43,6 @@ impl Drop for Coordinator {
     }
 }
 
-fn tcp_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
-}
-
-fn udp_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
-}
-
 /// The values that a key may have: the last acknowledged value, and the values of later writes with
 /// an unknown outcome.
 #[derive(Default)]
@@ -72,9 +63,9 @@ struct Cluster {
 impl Cluster {
     fn start(durability: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let coordinator = format!("tcp:host=127.0.0.1,port={}", tcp_port());
+        let coordinator = format!("tcp:host=127.0.0.1,port={}", free_port());
         let process = Coordinator::start(&coordinator, &dir.path().join("coordinator"));
-        let ports = (0..SERVERS).map(|_| udp_port()).collect();
+        let ports = (0..SERVERS).map(|_| free_port()).collect();
         let servers = (0..SERVERS).map(|_| None).collect();
         let mut cluster = Self { dir, coordinator, durability, _process: process, servers, ports };
         (0..SERVERS).for_each(|server| cluster.start_server(server));

@@ -13,14 +13,13 @@ use sprat_chance::Chance;
 use sprat_client::{Client, Options, Table};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, alone, run, sprat};
+use support::{PATIENCE, ServerProcess, alone, free_port, run, sprat};
 
 const COORDINATORS: usize = 3;
 const SERVERS: usize = 3;
@@ -39,9 +38,7 @@ struct Coordinator {
 
 impl Coordinator {
     fn new(log: PathBuf) -> Self {
-        let port =
-            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        Self { locator: format!("tcp:host=127.0.0.1,port={port}"), log, child: None }
+        Self { locator: format!("tcp:host=127.0.0.1,port={}", free_port()), log, child: None }
     }
 
     fn start(&mut self, etcd: &str) {
@@ -99,9 +96,7 @@ impl Cluster {
         let coordinators: Vec<_> = (0..COORDINATORS).map(coordinator).collect();
         let mut cluster = Self { etcd, coordinators, servers: Vec::new(), _dir: dir };
         for server in 0..SERVERS {
-            let port =
-                UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-            let listen = format!("fast+udp:host=127.0.0.1,port={port}");
+            let listen = format!("fast+udp:host=127.0.0.1,port={}", free_port());
             let list = cluster.list();
             let flags =
                 ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];

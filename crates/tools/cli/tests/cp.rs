@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 use support::kills::{Ends, client, kill_either_end};
-use support::sprat;
+use support::{address, sprat};
 
 fn share(directory: &Path) -> (Share, String) {
     let options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
@@ -145,8 +145,7 @@ fn the_file_is_exact_when_either_end_is_killed() {
     let content: Vec<u8> =
         (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
     fs::write(source.path().join("file"), &content).unwrap();
-    // A port that is free now. Each restart of the server uses it again.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = address();
     let (from, to) = (format!("sprat://{address}/file"), target.path().join("file"));
     let (serve, transfer) = (|| serve(source.path(), &address), |_| fetch(&from, &to));
     kill_either_end(&Ends { serve: &serve, transfer: &transfer, content: &content, to: &to });

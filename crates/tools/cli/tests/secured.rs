@@ -2,12 +2,12 @@
 //! allow. Others get no answer.
 
 use crate::support;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, run, sprat};
+use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, free_port, run, sprat};
 
 /// Timeout of requests that get no answer.
 const SHORT: &str = "700ms";
@@ -176,14 +176,10 @@ fn a_secured_cluster_outlives_a_server_and_admits_no_stranger() {
     let elsewhere = Keys::make();
     let stranger = elsewhere.issue("x", &["--role", "server"]);
     let dir = tempfile::tempdir().expect("a directory");
-    let port =
-        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-    let at = format!("tcp:host=127.0.0.1,port={port}");
+    let at = format!("tcp:host=127.0.0.1,port={}", free_port());
     let _coordinator = coordinator(&at, &dir.path().join("coordinator"), &server);
     let start = |number: usize, identity: &str| {
-        let port =
-            UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        let listen = format!("fast+udp:host=127.0.0.1,port={port}");
+        let listen = format!("fast+udp:host=127.0.0.1,port={}", free_port());
         let flags = [
             "-C", &at, "-L", &listen, "-r", "2", "--memory", "64M", "--disk", "1G", "--idle",
             "sleep",

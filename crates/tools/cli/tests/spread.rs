@@ -5,12 +5,12 @@ use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
-use support::{PATIENCE, sprat};
+
+use support::{sprat, until};
 use tempfile::TempDir;
 
 const MEGABYTE: usize = 1 << 20;
@@ -24,7 +24,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let address = address();
+        let address = support::address();
         let folder = tempfile::tempdir().unwrap();
         Self { child: serve(folder.path(), &address), address, folder }
     }
@@ -65,28 +65,9 @@ fn serve(folder: &Path, address: &str) -> Child {
     let mut command = sprat();
     command.arg("share").arg(folder).args(["--listen", address, "--writable"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("a server", || TcpStream::connect(address).is_ok());
+    until("the server listens", || TcpStream::connect(address).is_ok());
     assert!(child.try_wait().unwrap().is_none(), "another listens at {address}");
     child
-}
-
-/// Returns an address that is free now and remains free through every restart. Its port is outside
-/// the range of ephemeral ports, so the kernel gives it to no other socket.
-fn address() -> String {
-    const PORTS: std::ops::Range<u64> = 15_000..32_000;
-    let draw = || sprat_host::random() % (PORTS.end - PORTS.start) + PORTS.start;
-    let mut addresses = (0..1000).map(|_| format!("127.0.0.1:{}", draw()));
-    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}");
-        #[expect(clippy::disallowed_methods, reason = "the test waits for other processes")]
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Returns a `sprat cp --spread` to the servers. The first server is the destination.
@@ -238,7 +219,7 @@ fn sending_a_set_survives_kills() {
 
     // The sender is killed.
     let mut sender = spread(&file, &servers, &["--limit", "2Gb/s"]).spawn().unwrap();
-    until("some pieces", || pieces(&servers) >= 3);
+    until("some pieces have arrived", || pieces(&servers) >= 3);
     sender.kill().unwrap();
     sender.wait().unwrap();
     assert!(!servers.iter().any(|server| server.has_list("file")));

@@ -5,13 +5,12 @@ use crate::support;
 use sprat_client::{Client, Error, Options};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use std::fs::File;
-use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::small::SmallFilesystem;
-use support::{PATIENCE, ServerProcess, run, skip, sprat};
+use support::{PATIENCE, ServerProcess, free_port, run, skip, sprat};
 
 /// Number of servers. They keep replicas of each other's logs. Some tests add a server later.
 const SERVERS: usize = 3;
@@ -57,9 +56,7 @@ struct Cluster {
 impl Cluster {
     fn start(servers: usize, durability: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port =
-            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        let coordinator = format!("tcp:host=127.0.0.1,port={port}");
+        let coordinator = format!("tcp:host=127.0.0.1,port={}", free_port());
         let process = coordinate(&coordinator, &dir.path().join("coordinator"));
         let size = &["--memory", "128M", "--disk", "1G"];
         let mut cluster = Self {
@@ -96,9 +93,7 @@ impl Cluster {
 
     /// Starts one more server.
     fn add(&mut self) {
-        let port =
-            UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        self.listens.push(format!("fast+udp:host=127.0.0.1,port={port}"));
+        self.listens.push(format!("fast+udp:host=127.0.0.1,port={}", free_port()));
         let number = self.servers.len();
         let started =
             self.serve(number, &self.data(number)).unwrap_or_else(|error| panic!("{error}"));

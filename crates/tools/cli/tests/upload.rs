@@ -5,12 +5,11 @@ use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::time::Duration;
 use support::kills::{Ends, client, kill_either_end};
-use support::sprat;
+use support::{address, sprat, until};
 
 /// A real, writable server of `directory`, at `address`. Dropping this value kills it.
 struct Server(Child);
@@ -37,16 +36,11 @@ fn serve(directory: &Path, address: &str, more: &[&str]) -> Child {
     let mut command = sprat();
     command.arg("share").arg(directory).args(["--writable", "--listen", address]).args(more);
     let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while TcpStream::connect(address).is_err() {
+    until("the server listens", || {
         assert!(server.try_wait().unwrap().is_none(), "it ends at once");
-        wait(5);
-    }
+        TcpStream::connect(address).is_ok()
+    });
     server
-}
-
-/// Returns an address whose port is free now. Each restart of a server uses it again.
-fn address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 fn cp(arguments: &[&str]) -> Output {
@@ -60,25 +54,6 @@ fn stderr_of(output: &Output) -> String {
 fn lines(output: &Output) -> Vec<Value> {
     let text = str::from_utf8(&output.stdout).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn wait(milliseconds: u64) {
-    #[expect(clippy::disallowed_methods, reason = "the test waits for other processes")]
-    std::thread::sleep(Duration::from_millis(milliseconds));
-}
-
-/// Limit on each wait, in steps of 10 ms: far more than any wait takes.
-const PATIENCE: u32 = 6_000;
-
-#[track_caller]
-fn until(is: impl Fn() -> bool) {
-    for _ in 0..PATIENCE {
-        if is() {
-            return;
-        }
-        wait(10);
-    }
-    panic!("it does not come to be so");
 }
 
 /// Returns bytes that do not repeat.
@@ -234,11 +209,11 @@ fn durable_bytes_are_not_sent_again_after_a_kill() {
     assert!(some, "it got somewhere");
     client.kill().unwrap();
     client.wait().unwrap();
-    until(|| durable() >= 4);
+    until("4 MiB are durable", || durable() >= 4);
     assert_eq!(names(there.path()), [".file.sprat-journal", ".file.sprat-part"]);
     // The server is killed. The data that it had recorded exists after the restart.
     let (client, before) = (send("60Mb/s"), durable());
-    until(|| durable() >= before + 4);
+    until("4 MiB more are durable", || durable() >= before + 4);
     server.kill();
     let kept = durable();
     let _server = Server::start(there.path(), &address, &[]);

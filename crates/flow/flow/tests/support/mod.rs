@@ -65,6 +65,9 @@ pub(crate) struct State {
     pub(crate) sent: u64,
     /// Additional fields for every answer.
     pub(crate) fields: Vec<(&'static str, String)>,
+    /// Sends the body of an answer only when this number of requests has been received, so that
+    /// no stream ends before the others have begun.
+    pub(crate) bodies_wait_for: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -259,6 +262,12 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     if !head_only {
         bytes.extend(body);
     }
+    if !have_arrived(state) {
+        stream.write_all(&bytes[..head_bytes]).ok()?;
+        sprat_testing::until("the other requests arrive", || have_arrived(state));
+        stream.write_all(&bytes[head_bytes..]).ok()?;
+        return Some(());
+    }
     match fault {
         Fault::Cut { after, reset } => {
             bytes.truncate(after);
@@ -288,6 +297,12 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
             (!matches!(fault, Fault::NoLength)).then_some(())
         }
     }
+}
+
+/// Returns whether enough requests have been received for the body of an answer to be sent.
+fn have_arrived(state: &Mutex<State>) -> bool {
+    let state = state.lock().unwrap();
+    state.requests.len() >= state.bodies_wait_for
 }
 
 fn parse_range(text: &str) -> Range<u64> {

@@ -1,14 +1,12 @@
-//! A real etcd for one test: on loopback ports that the kernel chose, with its data in a temporary
-//! directory.
+//! A real etcd for one test: on free loopback ports, with its data in a temporary directory.
 
-use sprat_testing::PATIENCE;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use sprat_testing::{PATIENCE, free_port};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Attempts to start etcd: another process may take a port between the kernel's choice and etcd's
-/// start.
+/// Attempts to start etcd: another process may take a port between the choice and etcd's start.
 const TRIES: usize = 3;
 
 /// An etcd. Killed when dropped.
@@ -109,10 +107,6 @@ impl Drop for EtcdProcess {
 /// delay etcd's writes beyond the tests' deadlines.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]

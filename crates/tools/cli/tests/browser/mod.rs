@@ -7,8 +7,7 @@ use sprat_bench::browser::{Browser, BrowserKind, StartOutcome, User};
 use sprat_flow::share::{Options, Pace, Share, Tokens};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use support::{PATIENCE, skip};
+use support::{skip, until};
 use tempfile::TempDir;
 
 /// Length of the downloaded files: some seconds at [`PACE`].
@@ -99,20 +98,6 @@ fn start_with_popup(user: &User, kind: BrowserKind, extension: &Path) -> Option<
     browser.install(extension).unwrap();
     browser.popup().unwrap();
     Some(browser)
-}
-
-/// Waits until a condition holds.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}");
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a browser does not say when it has done something"
-        )]
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -258,7 +243,7 @@ fn without_sprat_the_browser_downloads_itself(kind: BrowserKind) {
     user.sprat(&["uninstall"]).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &kept) else { return };
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
-    until("the browser's own download", || {
+    until("the browser downloads the file itself", || {
         length(&user.downloads().join("big.iso")) == LENGTH as u64
     });
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
@@ -289,10 +274,10 @@ fn the_browser_may_download_what_a_server_refuses_sprat(kind: BrowserKind) {
     browser.follow(&format!("http://{server}/"), "a").unwrap();
     let text = browser.wait_for_download("big.iso", "browser").unwrap();
     assert!(text.contains("403"), "{text}");
-    until("the browser's own download", || {
+    until("the browser downloads the file itself", || {
         length(&user.downloads().join("big.iso")) == LENGTH as u64
     });
-    until("its own name alone", || user.names().unwrap() == ["big.iso"]);
+    until("only the final name is left", || user.names().unwrap() == ["big.iso"]);
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
     browser.wait_for("return document.querySelectorAll('li').length === 1").unwrap();
 }
@@ -318,7 +303,7 @@ fn a_download_resumes_after_a_crash_of_the_browser(kind: BrowserKind) {
 
     browser.wait_for("return document.querySelector('progress').value > 4e6").unwrap();
     browser.kill();
-    until("the host's end", || !user.has_host());
+    until("the host ends", || !user.has_host());
     assert!(!user.downloads().join("big.iso").exists());
     let before = shared.sent_verified();
     let Some(mut browser) = start(&user, kind) else { return };

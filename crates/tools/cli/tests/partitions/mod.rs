@@ -12,20 +12,10 @@ use cluster::{COORDINATOR, Cluster, SERVERS, machine};
 use load::{pause, under_load};
 use rustix::process::{Signal, kill_process};
 use sprat_client::Error;
-use sprat_testing::until_stopped;
+use sprat_testing::{until, until_stopped};
 use sprat_wire::op::Request;
-use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, alone};
-
-/// Waits until a condition holds, and returns the time that this took. Panics if it takes too long.
-fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
-        pause(Duration::from_millis(20));
-    }
-    begun.elapsed()
-}
+use std::time::Duration;
+use support::{ServerProcess, alone};
 
 #[test]
 fn a_master_whose_cable_is_pulled_is_replaced_and_rejoins() {
@@ -41,7 +31,7 @@ fn a_master_whose_cable_is_pulled_is_replaced_and_rejoins() {
         until("changes go on without it", || load.raised() > before + 10);
         eprintln!("longest time without a change, a cable pulled: {:?}", load.gap());
         cluster.network.plug(machine(0), true);
-        let rejoined = until("it begins anew", || {
+        let rejoined = until("the server starts again", || {
             cluster.clients.counter(0, "declared_dead_total") == Some(1)
         });
         pause(Duration::from_secs(1));
@@ -64,7 +54,9 @@ fn a_master_that_the_coordinator_cannot_hear_is_replaced() {
         pause(Duration::from_millis(1500));
         assert_eq!(cluster.clients.tablets(0), 0, "others have taken over what it had");
         cluster.network.cut(machine(0), COORDINATOR, false);
-        until("it begins anew", || cluster.clients.counter(0, "declared_dead_total") == Some(1));
+        until("the server starts again", || {
+            cluster.clients.counter(0, "declared_dead_total") == Some(1)
+        });
         eprintln!("longest time without a change, questions lost: {:?}", load.gap());
         // The server's requests arrive, but the answers to it are lost. It has no lease and answers
         // no client, whether or not it is declared dead.
@@ -92,7 +84,7 @@ fn two_servers_that_lose_each_other_do_without() {
         cut(true);
         pause(Duration::from_secs(2));
         let before = load.raised();
-        until("changes go on meanwhile", || load.raised() > before + 10);
+        until("changes go on", || load.raised() > before + 10);
         eprintln!("longest time without a change, two servers apart: {:?}", load.gap());
         cut(false);
         pause(Duration::from_secs(1));
@@ -180,7 +172,7 @@ fn requests_waiting_for_a_stopped_master_get_no_old_answers() {
             }
             assert!(answered > 0, "somebody answers");
             deaths[victim] += 1;
-            until("it begins anew", || {
+            until("the server starts again", || {
                 clients.counter(victim, "declared_dead_total") == Some(deaths[victim])
             });
             pause(Duration::from_millis(500));

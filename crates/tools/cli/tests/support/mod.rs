@@ -5,8 +5,7 @@ pub(crate) mod kills;
 pub(crate) mod racks;
 pub(crate) mod small;
 
-pub(crate) use sprat_testing::PATIENCE;
-pub(crate) use sprat_testing::skip;
+pub(crate) use sprat_testing::{PATIENCE, free_port, skip, until};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -24,6 +23,11 @@ pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an address that is free now, and remains free while its server is away.
+pub(crate) fn address() -> String {
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// Returns a command of the binary without the settings in the caller's environment.
