@@ -3,6 +3,7 @@
 
 use crate::support;
 use serde_json::Value;
+use sprat_testing::until;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
-use support::{sprat, until};
+use support::sprat;
 use tempfile::TempDir;
 
 const MEGABYTE: usize = 1 << 20;

@@ -3,13 +3,14 @@
 
 use crate::support;
 use serde_json::Value;
+use sprat_testing::until;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use support::kills::{Ends, client, kill_either_end};
-use support::{address, sprat, until};
+use support::{address, sprat};
 
 /// A real, writable server of `directory`, at `address`. Dropping this value kills it.
 struct Server(Child);

@@ -5,9 +5,10 @@ use crate::support;
 use serde_json::Value;
 use sprat_bench::browser::{Browser, BrowserKind, StartOutcome, User};
 use sprat_flow::share::{Options, Pace, Share, Tokens};
+use sprat_testing::until;
 use std::fs;
 use std::path::Path;
-use support::{skip, until};
+use support::skip;
 use tempfile::TempDir;
 
 /// Length of the downloaded files: some seconds at [`PACE`].

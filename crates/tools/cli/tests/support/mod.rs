@@ -5,7 +5,7 @@ pub(crate) mod kills;
 pub(crate) mod racks;
 pub(crate) mod small;
 
-pub(crate) use sprat_testing::{PATIENCE, free_port, skip, until};
+pub(crate) use sprat_testing::{PATIENCE, free_port, skip};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
