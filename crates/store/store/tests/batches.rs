@@ -1,7 +1,8 @@
 //! Batches at a real server, by both clients.
 
+use crate::common::clients::{client_of, options_for};
 use sprat_client::{
-    AsyncClient, BATCH_WINDOW, Batch, BatchResult, Client, Condition, Error, Number, Options, Table,
+    AsyncClient, BATCH_WINDOW, Batch, BatchResult, Condition, Error, Number, Table,
 };
 use sprat_store::server::{Server, ServerOptions};
 use std::path::Path;
@@ -11,10 +12,6 @@ const LISTEN: &str = "fast+udp:host=127.0.0.1,port=0";
 fn serve(data: &Path, nodes: usize) -> Server {
     let listen = vec![LISTEN.to_owned(); nodes];
     Server::start(&ServerOptions { listen, ..ServerOptions::alone(data) }).expect("a server")
-}
-
-fn options(server: &Server) -> Options {
-    Options { coordinator: server.coordinator.to_string(), ..Options::default() }
 }
 
 /// Returns a batch of one operation of each kind, on objects that the table must have already: `a`,
@@ -62,12 +59,12 @@ fn each_operation_of_a_batch_has_its_own_result() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path(), 1);
     let long = vec![0; 70_000];
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let table = client.create_table("blocking").expect("a table");
     assert!(client.batch(&prepare(table)).iter().all(Result::is_ok));
     check_mixed(&client.batch(&mixed(table, &long)));
     assert!(client.batch(&Batch::new()).is_empty());
-    let client = AsyncClient::connect(&options(&server)).expect("a client");
+    let client = AsyncClient::connect(&options_for(&server)).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let table = client.create_table("asynchronous").await.expect("a table");
@@ -88,7 +85,7 @@ fn each_operation_of_a_batch_has_its_own_result() {
 fn batches_beyond_the_limits_of_a_message_are_divided() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path(), 3);
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables: Vec<Table> =
         (0..4).map(|number| client.create_table(&format!("t{number}")).expect("a table")).collect();
     let keys: Vec<String> = (0..6000).map(|number| format!("key{number}")).collect();

@@ -1,6 +1,7 @@
 //! Clients of a real server: futures, servers that stop and come back, a coordinator in another
 //! process.
 
+use crate::common::clients::{client_of, options_for};
 use sprat_client::{AsyncClient, Client, Condition, Error, Options};
 use sprat_store::server::{Guard, Server, ServerOptions};
 use sprat_wire::tablet::Range;
@@ -16,15 +17,11 @@ fn pause(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 
-fn reach(server: &Server) -> Options {
-    Options { coordinator: server.coordinator.to_string(), ..Options::default() }
-}
-
 #[test]
 fn futures_end_on_any_executor() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&options(dir.path(), "fast+udp:host=127.0.0.1,port=0")).unwrap();
-    let client = AsyncClient::connect(&reach(&server)).unwrap();
+    let client = AsyncClient::connect(&options_for(&server)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let table = client.create_table("async").await.unwrap();
@@ -70,7 +67,7 @@ fn futures_end_on_any_executor() {
 fn futures_administer_a_cluster_too() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&options(dir.path(), "fast+udp:host=127.0.0.1,port=0")).unwrap();
-    let client = AsyncClient::connect(&reach(&server)).unwrap();
+    let client = AsyncClient::connect(&options_for(&server)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let table = client.create_table_in("async", 1).await.unwrap();
@@ -114,9 +111,7 @@ fn a_client_outlives_its_server() {
         // Use the same ports again, as after a restart of the machine.
         options.coordinator = server.coordinator.to_string();
         options.listen = vec![server.nodes[0].listen.to_string()];
-        let mut client =
-            Client::connect(&Options { timeout: Duration::from_secs(20), ..reach(&server) })
-                .unwrap();
+        let mut client = client_of(&server);
         let table = client.create_table("lasting").unwrap();
         let version = client.put(table, b"key", b"value").unwrap();
         server.stop().unwrap();
@@ -166,7 +161,7 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
         Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path(), &Guard::default())
             .unwrap();
     let at = coordinator.coordinator.to_string();
-    let mut alone = Client::connect(&reach(&coordinator)).unwrap();
+    let mut alone = client_of(&coordinator);
     assert!(
         matches!(alone.create_table("early"), Err(Error::NoServer(_))),
         "no server has enlisted"
@@ -178,7 +173,7 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
         ..options(data.path(), "fast+udp:host=127.0.0.1,port=0")
     };
     let server = Server::start(&options).unwrap();
-    let mut client = Client::connect(&reach(&coordinator)).unwrap();
+    let mut client = client_of(&coordinator);
     let table = client.create_table("late").unwrap();
     client.put(table, b"key", b"value").unwrap();
     let before = client.get(table, b"key");

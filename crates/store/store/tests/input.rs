@@ -1,5 +1,6 @@
 //! Whole servers that find something wrong when they start.
 
+use crate::common::clients::client_of;
 use sprat_client::{Client, Error, Options};
 use sprat_disk::{Access, FileDisk};
 use sprat_net::Mode;
@@ -9,16 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
-        .unwrap()
-}
-
 #[test]
 fn start_waits_for_a_log_locked_by_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
-    let mut before = client(&server);
+    let mut before = client_of(&server);
     let table = before.create_table("t").unwrap();
     before.put(table, b"k", b"v").unwrap();
     server.stop().unwrap();
@@ -40,7 +36,7 @@ fn start_waits_for_a_log_locked_by_the_kernel() {
         );
         server
     });
-    let mut after = client(&server);
+    let mut after = client_of(&server);
     let table = after.table("t").unwrap();
     assert_eq!(after.get(table, b"k").unwrap().unwrap().value, b"v");
     server.stop().unwrap();
@@ -66,7 +62,7 @@ fn much_more_disk_than_the_memory_can_list_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     let options = ServerOptions { disk: 1 << 40, ..ServerOptions::alone(dir.path()) };
     let server = Server::start(&options).unwrap();
-    let mut client = client(&server);
+    let mut client = client_of(&server);
     let table = client.create_table("t").unwrap();
     client.put(table, b"k", b"v").unwrap();
     server.stop().unwrap();

@@ -1,6 +1,7 @@
 //! Several nodes in one process: they share only the process, and a restart finds the data of all.
 
-use sprat_client::{Client, Options, Table};
+use crate::common::clients::client_of;
+use sprat_client::{Client, Table};
 use sprat_store::server::{Server, ServerOptions};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +20,6 @@ fn options(data: &Path, nodes: usize) -> ServerOptions {
         disk: 768 << 20,
         ..alone
     }
-}
-
-fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
-        .unwrap()
 }
 
 /// Returns the error with which a server refuses to start.
@@ -66,7 +62,7 @@ fn tables_lie_on_all_nodes_and_are_there_after_a_restart() {
     for life in 0..2 {
         let server = Server::start(&options).unwrap();
         assert_eq!(server.nodes.len(), 3);
-        let mut client = client(&server);
+        let mut client = client_of(&server);
         if life == 0 {
             fill(&mut client);
         }
@@ -108,7 +104,7 @@ fn a_node_without_its_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path(), 2);
     let server = Server::start(&options).unwrap();
-    fill(&mut client(&server));
+    fill(&mut client_of(&server));
     server.stop().unwrap();
     let (here, away) = (dir.path().join("node-2"), dir.path().join("elsewhere"));
     fs::rename(&here, &away).unwrap();
@@ -116,7 +112,7 @@ fn a_node_without_its_directory_is_refused() {
     assert!(error.contains("node-2") && error.contains("restore it"), "{error}");
     fs::rename(&away, &here).unwrap();
     let server = Server::start(&options).unwrap();
-    check(&mut client(&server));
+    check(&mut client_of(&server));
     server.stop().unwrap();
 }
 
@@ -132,7 +128,7 @@ fn metrics_are_labelled_by_node() {
     let dir = tempfile::tempdir().unwrap();
     let metrics = Some("127.0.0.1:0".parse().unwrap());
     let server = Server::start(&ServerOptions { metrics, ..options(dir.path(), 2) }).unwrap();
-    fill(&mut client(&server));
+    fill(&mut client_of(&server));
     let mut stream = TcpStream::connect(server.metrics.unwrap()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();

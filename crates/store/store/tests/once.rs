@@ -1,7 +1,8 @@
 //! Operations that take effect once, sent by hand to a real server: repeated, late, and after a
 //! restart.
 
-use sprat_client::{Client, Options};
+use crate::common::clients::options_for;
+use sprat_client::Client;
 use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId,
@@ -112,7 +113,7 @@ fn id(slot: u16, sequence: u64) -> OperationId {
 
 fn start(dir: &Path) -> (Server, ByHand, u32) {
     let server = Server::start(&ServerOptions::alone(dir)).unwrap();
-    let options = Options { coordinator: server.coordinator.to_string(), ..Options::default() };
+    let options = options_for(&server);
     let table = Client::connect(&options).unwrap().create_table("once").unwrap();
     let by_hand = ByHand::new(&server);
     (server, by_hand, table.0)

@@ -1,8 +1,9 @@
 //! Transactions at real servers, by both clients; and by hand, by a client that falls silent.
 
+use crate::common::clients::{client_of, options_for};
 use crate::once::ByHand;
 use sprat_client::{
-    AsyncClient, Client, Condition, Error, Options, Table, TransactionAction, TransactionOperation,
+    AsyncClient, Client, Condition, Error, Table, TransactionAction, TransactionOperation,
 };
 use sprat_host::wait_until;
 use sprat_store::server::{Server, ServerOptions};
@@ -21,10 +22,6 @@ fn serve(data: &Path) -> Server {
     let (memory, disk) = (128 << 20, 512 << 20);
     Server::start(&ServerOptions { listen, memory, disk, ..ServerOptions::alone(data) })
         .expect("a server")
-}
-
-fn options(server: &Server) -> Options {
-    Options { coordinator: server.coordinator.to_string(), ..Options::default() }
 }
 
 /// Creates tables until two of them have different servers.
@@ -52,7 +49,7 @@ fn value(client: &mut Client, table: Table, key: &[u8]) -> Option<Vec<u8>> {
 fn changes_on_two_servers_take_effect_together() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let [here, there] = two_tables(&mut client).map(|table| Table(table.id));
     client.put(here, b"a", b"1").expect("written");
     client.put(there, b"gone", b"2").expect("written");
@@ -86,8 +83,8 @@ fn changes_on_two_servers_take_effect_together() {
 fn a_transaction_is_tried_again_when_others_change_its_objects() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
-    let mut other = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
+    let mut other = client_of(&server);
     let [here, there] = two_tables(&mut client).map(|table| Table(table.id));
     two_tables(&mut other);
     client.put(here, b"sum", b"0").expect("written");
@@ -132,7 +129,7 @@ fn many_clients_move_amounts_and_lose_none() {
     const EACH: u64 = 60;
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables = two_tables(&mut client).map(|table| Table(table.id));
     let account = |number: u8| (tables[usize::from(number % 2)], [number]);
     let read = |bytes: Option<Vec<u8>>| {
@@ -140,7 +137,7 @@ fn many_clients_move_amounts_and_lose_none() {
     };
     std::thread::scope(|scope| {
         for worker in 0..4_u64 {
-            let options = options(&server);
+            let options = options_for(&server);
             scope.spawn(move || {
                 let mut client = Client::connect(&options).expect("a client");
                 two_tables(&mut client);
@@ -188,7 +185,7 @@ fn many_clients_move_amounts_and_lose_none() {
 fn what_no_transaction_can_have_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let [here, there] = two_tables(&mut client);
     let table = Table(here.id);
     let keys: Vec<String> = (0..=MAX_TRANSACTION).map(|number| number.to_string()).collect();
@@ -221,7 +218,7 @@ fn what_no_transaction_can_have_is_refused() {
     let none = core.submit_transaction(now, 1, &[], now + PATIENCE);
     assert!(matches!(none, Err(Error::BadTransaction(_))), "{none:?}");
     // A table that is dropped meanwhile: nothing is changed in the other.
-    let mut other = Client::connect(&options(&server)).expect("a client");
+    let mut other = client_of(&server);
     let result = client.transact(|transaction| {
         transaction.put(table, b"a", b"x");
         transaction.put(Table(there.id), b"a", b"x");
@@ -244,11 +241,11 @@ fn what_no_transaction_can_have_is_refused() {
 fn the_asynchronous_client_has_transactions_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut blocking = Client::connect(&options(&server)).expect("a client");
+    let mut blocking = client_of(&server);
     let names = two_tables(&mut blocking).map(|table| table.name);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
-        let client = AsyncClient::connect(&options(&server)).expect("a client");
+        let client = AsyncClient::connect(&options_for(&server)).expect("a client");
         let here = client.table(&names[0]).await.expect("a table");
         let there = client.table(&names[1]).await.expect("a table");
         let mut attempts = 0;
@@ -329,7 +326,7 @@ fn wait_until_ended(client: &mut Client, tables: &[TableRecord; 2]) {
 fn servers_end_the_transaction_of_a_silent_client() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables = two_tables(&mut client);
     let [here, there] = tables.each_ref().map(|table| Table(table.id));
     // The client falls silent when all is prepared: the transaction is committed.
@@ -362,7 +359,7 @@ fn servers_end_the_transaction_of_a_silent_client() {
 fn prepared_operations_are_still_prepared_after_a_restart() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables = two_tables(&mut client);
     let mut silent = Silent::new(&tables, 1);
     assert_eq!(silent.prepare(0), Status::Ok);
@@ -370,7 +367,7 @@ fn prepared_operations_are_still_prepared_after_a_restart() {
     assert_eq!(silent.decide(0, Decision::Commit), Some(OperationState::Committed));
     server.stop().expect("stopped");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables = client.list_tables().expect("the tables");
     for table in &tables {
         let found = client.table(&table.name).expect("a table");
@@ -385,7 +382,7 @@ fn prepared_operations_are_still_prepared_after_a_restart() {
 fn requests_that_no_client_sends_change_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
-    let mut client = Client::connect(&options(&server)).expect("a client");
+    let mut client = client_of(&server);
     let tables = two_tables(&mut client);
     let mut silent = Silent::new(&tables, 1);
     let Participant { table, id, .. } = silent.participants[0];

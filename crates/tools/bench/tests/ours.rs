@@ -6,6 +6,7 @@ use sprat_measure::load::{LoadPlan, Workload, preload, run};
 use sprat_measure::target::{LoadTarget, Wait};
 use sprat_net::ticks;
 use sprat_store::server::{Durability, Server, ServerOptions};
+use sprat_testing::PATIENCE;
 use sprat_wire::op::{Answer, Request, Status};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: W
 }
 
 fn client_options(coordinator: String) -> Options {
-    Options { coordinator, timeout: Duration::from_secs(5), ..Options::default() }
+    Options { coordinator, timeout: PATIENCE, ..Options::default() }
 }
 
 #[test]

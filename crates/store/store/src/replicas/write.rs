@@ -87,9 +87,12 @@ impl<D: Disk> Replicas<D> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let word = replica.word();
-        if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
-            // There is a whole replica from before a restart, of which the master does not know.
+        let is_other = |kept: &Replica| !kept.is_present() || kept.edition < edition;
+        if self.kept.get(&word).is_some_and(|kept| kept.is_whole() && is_other(kept)) {
+            // There is a whole replica from before a restart, of which the master may not know.
             // Freeing it for a copy that may never be completed could lose the last whole replica.
+            // The master may count it, too: in the simulator, a write that began the segment
+            // arrived late, sent to the server that this one had been before it was declared dead.
             return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());

@@ -384,6 +384,11 @@ impl Replicator {
                 );
             }
             Purpose::Write { segment, server, up_to, sealed } => match parse_reply(result) {
+                Ok(Answer { status: Status::Ok, more: true, .. }) => {
+                    self.peers.mark_healthy(server);
+                    self.found_whole(now, segment, server, log);
+                    self.report_durable(log);
+                }
                 Ok(Answer { status: Status::Ok, number, .. }) => {
                     self.peers.mark_healthy(server);
                     let room = usize::try_from(number).unwrap_or(0);
@@ -420,6 +425,20 @@ impl Replicator {
         if replica.under_way == Some((up_to, sealed)) {
             (replica.acked, replica.under_way, replica.room) = (up_to, None, room);
             replica.sealed |= sealed;
+        }
+    }
+
+    /// Notes that a backup has a whole replica of an open segment: it received the segment's end,
+    /// was then declared dead, and was chosen again under its new id.
+    fn found_whole(&mut self, now: Nanos, segment: u64, server: u32, log: &Log) {
+        let ended = log.open_segments().find(|open| open.segment == segment && open.sealed);
+        let open = self.open.get_mut(&segment);
+        let (Some(ended), Some(open)) = (ended, open) else {
+            return self.give_up(now, segment, server, "it has more than was sent", log);
+        };
+        if let Some(replica) = open.replicas.iter_mut().find(|replica| replica.server == server) {
+            (replica.acked, replica.sealed) = (ended.appended, true);
+            (replica.under_way, replica.room) = (None, 0);
         }
     }
 

@@ -77,9 +77,11 @@ impl Model {
             if world.figure("replica_frames_live") > 20 {
                 return;
             }
-            // Begin the replica again at offset 0. The backup itself replaces a replica that it
-            // found at its start, but a replica of this run must be freed first.
-            if !self.known[&word].found {
+            // Begin the replica again at offset 0. The backup itself replaces an open replica that
+            // it found at its start, but a replica of this run must be freed first, and so must a
+            // whole one.
+            let known = &self.known[&word];
+            if !known.found || known.seal_acked {
                 world.free(replica);
             }
             self.give_up(word);

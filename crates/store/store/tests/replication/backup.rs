@@ -122,10 +122,9 @@ impl Handler for Backup {
         }
         let (status, number) = match request {
             BackupRequest::Write { replica, edition, .. }
-                if self
-                    .kept
-                    .get(&replica.segment)
-                    .is_some_and(|kept| kept.edition < edition && kept.sealed) =>
+                if self.kept.get(&replica.segment).is_some_and(|kept| {
+                    kept.sealed && (!kept.appendable || kept.edition < edition)
+                }) =>
             {
                 let whole = encode_answer(Status::Ok, true, 0, 0);
                 return Outcome::Reply(Reply::new(whole.as_bytes(), Repeat::Retain));

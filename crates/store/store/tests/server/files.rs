@@ -1,8 +1,9 @@
 //! A stopped store in which one file at a time is damaged: the start reports the damage, or the
 //! damage does no harm.
 
-use super::{client, scan};
-use sprat_client::{Client, Options};
+use super::scan;
+use crate::common::clients::client_of;
+use sprat_client::Client;
 use sprat_store::coordinator::{Catalog, MetadataFile};
 use sprat_store::salvage::{Objects, Salvage, survey};
 use sprat_store::server::{Guard, Server, ServerOptions};
@@ -61,12 +62,12 @@ impl Stopped {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(&options(&dir.path().join("base"))).unwrap();
-        fill(&mut client(&server), "precious", 50);
-        fill(&mut client(&server), "dropped", 20);
+        fill(&mut client_of(&server), "precious", 50);
+        fill(&mut client_of(&server), "dropped", 20);
         server.stop().unwrap();
         copy(&dir.path().join("base"), &dir.path().join("older"));
         let server = Server::start(&options(&dir.path().join("base"))).unwrap();
-        let mut client = client(&server);
+        let mut client = client_of(&server);
         client.drop_table("dropped").unwrap();
         fill(&mut client, "secret", 30);
         let precious = client.table("precious").unwrap();
@@ -106,8 +107,7 @@ impl Stopped {
                 return Outcome::Named(error);
             }
         };
-        let options = Options { coordinator: server.coordinator.to_string(), ..Options::default() };
-        let is_same = content(&mut Client::connect(&options).unwrap()) == self.content;
+        let is_same = content(&mut client_of(&server)) == self.content;
         server.stop().unwrap();
         if is_same { Outcome::Harmless } else { Outcome::Silent }
     }

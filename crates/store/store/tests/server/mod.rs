@@ -2,7 +2,8 @@
 
 mod files;
 
-use sprat_client::{Client, Condition, Error, IncrementError, Number, Options, Table};
+use crate::common::clients::client_of;
+use sprat_client::{Client, Condition, Error, IncrementError, Number, Table};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
 
@@ -11,11 +12,6 @@ const MEMORY: u64 = 64 << 20;
 fn options(data: &Path, transport: &str, durability: Durability) -> ServerOptions {
     let listen = vec![format!("{transport}:host=127.0.0.1,port=0")];
     ServerOptions { listen, memory: MEMORY, durability, ..ServerOptions::alone(data) }
-}
-
-fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
-        .unwrap()
 }
 
 fn exercise(client: &mut Client) {
@@ -119,7 +115,7 @@ fn everything_works_and_survives_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path(), transport, durability);
         let server = Server::start(&options).unwrap();
-        let mut client_before = client(&server);
+        let mut client_before = client_of(&server);
         exercise(&mut client_before);
         let table = client_before.table("users").unwrap();
         let (before, alice) =
@@ -129,7 +125,7 @@ fn everything_works_and_survives_a_restart() {
         let server = Server::start(&options).unwrap();
         let report = &server.nodes[0].restored.report;
         assert!(report.clean && report.cut.is_none(), "{report:?}");
-        let mut client = client(&server);
+        let mut client = client_of(&server);
         let table = client.table("users").unwrap();
         assert_eq!(scan(&mut client, table), before, "the same objects in the same order");
         assert_eq!(client.get(table, b"alice").unwrap(), alice);
@@ -160,7 +156,7 @@ fn everything_works_and_survives_a_restart() {
 fn a_server_without_a_disk_works() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&options(dir.path(), "fast+udp", Durability::None)).unwrap();
-    exercise(&mut client(&server));
+    exercise(&mut client_of(&server));
     server.stop().unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is written");
 }
@@ -172,7 +168,7 @@ fn a_second_server_on_the_same_directory_is_refused() {
     let server = Server::start(&options).unwrap();
     let error = Server::start(&options).err().expect("refused").to_string();
     assert!(error.contains("another sprat server is running with this data directory"), "{error}");
-    exercise(&mut client(&server));
+    exercise(&mut client_of(&server));
     server.stop().unwrap();
 }
 
@@ -195,7 +191,7 @@ fn pipelined_operations_all_end() {
     use sprat_wire::op::Request;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&options(dir.path(), "fast+udp", Durability::Sync)).unwrap();
-    let mut client = client(&server);
+    let mut client = client_of(&server);
     let table = client.create_table("pipe").unwrap();
     let keys: Vec<String> = (0..3000).map(|i| format!("key {i}")).collect();
     let tickets: Vec<_> = keys

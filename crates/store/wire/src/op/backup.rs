@@ -62,7 +62,8 @@ impl fmt::Display for ReplicaId {
 pub enum BackupRequest<'a> {
     /// Write bytes of the segment's log at `offset`; at offset zero the replica begins. The backup
     /// does not compare bytes that it already has with those sent again. `number` of the answer:
-    /// how many more bytes the replica can take, in at most two more writes.
+    /// how many more bytes the replica can take, in at most two more writes. `more` is set if the
+    /// backup has a whole replica of the segment from before it restarted, and keeps that one.
     Write {
         /// The replica.
         replica: ReplicaId,
