@@ -8,7 +8,9 @@ use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
     one_table, operations, removed,
 };
-use crate::transaction::{AsyncTransaction, Commit, TRANSACTION_ATTEMPTS, Touches, backoff};
+use crate::transaction::{
+    AsyncTransaction, BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, backoff,
+};
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
@@ -28,8 +30,8 @@ use zerocopy::IntoBytes;
 /// operation fails with `Error::TooManyPending`.
 const MAX_QUEUED: usize = 4096;
 
-/// Completes an operation with its answer.
-type Finish = Box<dyn FnOnce(&mut Core, Result<Answer<'_>, Error>) + Send>;
+/// Completes the operation with this tag with its answer.
+type Finish = Box<dyn FnOnce(&mut Core, u64, Result<Answer<'_>, Error>) + Send>;
 
 struct Submission {
     work: Work,
@@ -55,10 +57,14 @@ impl Submission {
 }
 
 /// The results of a batch, as far as they have arrived.
-struct BatchEnd {
+struct BatchEnd<T> {
     results: Vec<Option<Result<BatchResult, Error>>>,
     left: usize,
-    end: Completer<Vec<Result<BatchResult, Error>>>,
+    /// The lowest and the highest tag of the operations that have ended.
+    tags: (u64, u64),
+    /// Makes what the caller gets.
+    finish: fn(BatchResults) -> T,
+    end: Completer<T>,
 }
 
 /// A client of a cluster that can be cloned and shared between threads.
@@ -133,13 +139,26 @@ impl<T> Drop for Completer<T> {
     }
 }
 
-impl BatchEnd {
-    fn set(&mut self, at: usize, result: Result<BatchResult, Error>) {
+impl<T> BatchEnd<T> {
+    /// Notes a result. `ended` is the operation's tag, and the core that has just polled its
+    /// answer; `None` if it was not submitted.
+    fn set(
+        &mut self,
+        at: usize,
+        result: Result<BatchResult, Error>,
+        ended: Option<(u64, &mut Core)>,
+    ) {
         self.results[at] = Some(result);
         self.left -= 1;
+        let mut at_once = false;
+        if let Some((tag, core)) = ended {
+            self.tags = (self.tags.0.min(tag), self.tags.1.max(tag));
+            let (first, last) = self.tags;
+            at_once = self.left == 0 && core.answered_at_once(first, last, self.results.len());
+        }
         if self.left == 0 {
-            let results = std::mem::take(&mut self.results);
-            self.end.complete(Ok(results.into_iter().flatten().collect()));
+            let results = std::mem::take(&mut self.results).into_iter().flatten().collect();
+            self.end.complete(Ok((self.finish)((results, at_once))));
         }
     }
 }
@@ -216,7 +235,7 @@ impl AsyncClient {
         let mut end = Completer { state: Arc::clone(&state), completed: false };
         let (server, table) = (Arc::clone(&self.coordinator), request.table().unwrap_or_default());
         let name = name.to_owned();
-        let finish: Finish = Box::new(move |core, answer| {
+        let finish: Finish = Box::new(move |core, _, answer| {
             let context = AnswerContext { server: &server, table, name: &name, any_status };
             let parsed = context.parse(answer, parse);
             end.complete(parsed.and_then(|parsed| finish(core, parsed)));
@@ -243,28 +262,43 @@ impl AsyncClient {
     /// concern the others. A batch of more than [`BATCH_WINDOW`](crate::BATCH_WINDOW) operations
     /// fails with [`Error::TooManyPending`].
     pub fn batch(&self, batch: &Batch<'_>) -> Call<Vec<Result<BatchResult, Error>>> {
+        self.begin_batch(batch, |(results, _)| results)
+    }
+
+    /// Executes a batch; returns also whether one server executed all of it at one moment.
+    pub(crate) fn batch_at_once(&self, batch: &Batch<'_>) -> Call<BatchResults> {
+        self.begin_batch(batch, |results| results)
+    }
+
+    fn begin_batch<T: Send + 'static>(
+        &self,
+        batch: &Batch<'_>,
+        finish: fn(BatchResults) -> T,
+    ) -> Call<T> {
         if batch.len() > BATCH_WINDOW {
             return Call::ended(Error::TooManyPending(BATCH_WINDOW));
         }
         let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
         let mut end = Completer { state: Arc::clone(&state), completed: false };
         if batch.is_empty() {
-            end.complete(Ok(Vec::new()));
+            end.complete(Ok(finish((Vec::new(), true))));
             return Call { state };
         }
         let results = batch.requests.iter().map(|_| None).collect();
-        let shared = Arc::new(Mutex::new(BatchEnd { results, left: batch.len(), end }));
+        let tags = (u64::MAX, 0);
+        let shared = BatchEnd { results, left: batch.len(), tags, finish, end };
+        let shared = Arc::new(Mutex::new(shared));
         let submission = |(at, request): (usize, &Request<'_>)| {
             if let Err(error) = check(request) {
-                lock(&shared).set(at, Err(error));
+                lock(&shared).set(at, Err(error), None);
                 return None;
             }
             let (shared, server) = (Arc::clone(&shared), Arc::clone(&self.coordinator));
             let (table, kind) = (request.table().unwrap_or_default(), BatchKind::of(request));
-            let finish: Finish = Box::new(move |_, answer| {
+            let finish: Finish = Box::new(move |core, tag, answer| {
                 let context = AnswerContext { server: &server, table, name: "", any_status: false };
                 let result = context.parse(answer, |answer| kind.result(answer));
-                lock(&shared).set(at, result);
+                lock(&shared).set(at, result, Some((tag, core)));
             });
             Some(Submission::new(request, Recipient::ByRequest, finish))
         };
@@ -312,7 +346,7 @@ impl AsyncClient {
         let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
         let mut end = Completer { state: Arc::clone(&state), completed: false };
         let server = Arc::clone(&self.coordinator);
-        let finish: Finish = Box::new(move |_, answer| {
+        let finish: Finish = Box::new(move |_, _, answer| {
             let context = AnswerContext { server: &server, table: 0, name: "", any_status: false };
             end.complete(context.parse(answer, nothing));
         });
@@ -404,12 +438,12 @@ impl Runner {
                 worked = true;
                 let Some(finish) = self.in_progress.remove(&tag) else { continue };
                 let answer = answer.as_ref().map(StoredAnswer::answer);
-                finish(&mut self.core, answer.map_err(Error::clone));
+                finish(&mut self.core, tag, answer.map_err(Error::clone));
             }
             if let Err(error) = polled {
                 // Without a working driver no answer can arrive.
-                for (_, finish) in self.in_progress.drain() {
-                    finish(&mut self.core, Err(error.clone()));
+                for (tag, finish) in self.in_progress.drain() {
+                    finish(&mut self.core, tag, Err(error.clone()));
                 }
                 return;
             }
@@ -448,7 +482,7 @@ impl Runner {
         };
         match begun {
             Ok(()) => drop(self.in_progress.insert(tag, submission.finish)),
-            Err(error) => (submission.finish)(&mut self.core, Err(error)),
+            Err(error) => (submission.finish)(&mut self.core, tag, Err(error)),
         }
     }
 }

@@ -7,7 +7,9 @@ use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
     one_table, operations, removed,
 };
-use crate::transaction::{Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff};
+use crate::transaction::{
+    BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff,
+};
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
@@ -243,6 +245,14 @@ impl Client {
             }));
         }
         results
+    }
+
+    /// Executes a batch; returns also whether one server executed all of it at one moment.
+    pub(crate) fn batch_at_once(&mut self, batch: &Batch<'_>) -> BatchResults {
+        let before = self.tag;
+        let results = self.batch(batch);
+        let at_once = self.core.answered_at_once(before + 1, self.tag, batch.len());
+        (results, at_once)
     }
 
     /// Executes a transaction: `body` reads and changes objects of any tables through the

@@ -495,6 +495,7 @@ impl Core {
     /// [`Error::Endpoint`] when a driver can no longer receive.
     pub fn poll(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Result<bool, Error> {
         self.iterations = self.iterations.wrapping_add(1);
+        self.calls.forget_answered();
         let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
         let in_progress = self.pending();
         let mut worked = false;
@@ -573,6 +574,15 @@ impl Core {
             self.send_locates(now);
         }
         Ok(worked || self.pending() < in_progress)
+    }
+
+    /// Returns whether the last [`poll`](Self::poll) took the answers to these operations from one
+    /// response: all with the tags from `first` to `last`, of which there are `operations`. Then
+    /// their server executed them one after the other, and nothing else in between; so what reads
+    /// among them found was there at one moment.
+    #[must_use]
+    pub fn answered_at_once(&self, first: u64, last: u64, operations: usize) -> bool {
+        self.calls.answered_at_once(first, last, operations)
     }
 
     /// Asks the coordinator for tables whose servers did not answer or no longer have the tablet.

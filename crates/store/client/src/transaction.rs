@@ -26,6 +26,9 @@ pub(crate) fn backoff(failures: u32) -> Duration {
     Duration::from_nanos(random() % u64::try_from(limit.as_nanos()).expect("milliseconds"))
 }
 
+/// The results of a batch, and whether one server executed all of it at one moment.
+pub(crate) type BatchResults = (Vec<Result<BatchResult, Error>>, bool);
+
 /// An object of a transaction.
 #[derive(Debug, Default)]
 struct Touched {
@@ -39,11 +42,13 @@ struct Touched {
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
     objects: BTreeMap<(u32, Vec<u8>), Touched>,
+    /// Number of objects that were read first, together, and so at one moment.
+    at_once: usize,
 }
 
 /// How a transaction is committed.
 pub(crate) enum Commit<'a> {
-    /// It is, as it is: it has read one object at most.
+    /// It is, as it is: it has read one object at most, or all at one moment.
     Done,
     /// The objects that it has read, all of which it found, must still have the same versions: see
     /// [`Touches::is_unchanged`].
@@ -79,15 +84,20 @@ impl Touches {
         keys.iter().copied().filter(|(table, key)| self.seen(*table, key).is_none()).collect()
     }
 
-    /// Takes the results of a [batch of reads](reads) of these objects.
+    /// Takes the results of a [batch of reads](reads) of these objects, which were read at one
+    /// moment if `at_once`.
     fn note_reads(
         &mut self,
         keys: &[(Table, &[u8])],
-        results: Vec<Result<BatchResult, Error>>,
+        (results, at_once): BatchResults,
     ) -> Result<(), Error> {
+        let is_first = self.objects.is_empty();
         for ((table, key), result) in keys.iter().zip(results) {
             let BatchResult::Read(object) = result? else { unreachable!("a batch of reads") };
             self.note_read(*table, key, object);
+        }
+        if is_first && at_once {
+            self.at_once = self.objects.len();
         }
         Ok(())
     }
@@ -100,7 +110,7 @@ impl Touches {
     /// Returns how the transaction is committed.
     pub(crate) fn commit(&self) -> Commit<'_> {
         let changes = self.objects.values().any(|touched| touched.change.is_some());
-        if !changes && self.objects.len() <= 1 {
+        if !changes && self.objects.len() <= self.at_once.max(1) {
             return Commit::Done;
         }
         // An absent object has no version, by which a second read would show that it did not exist
@@ -178,13 +188,14 @@ impl Transaction<'_> {
     }
 
     /// Returns the values of several objects, in order, as [`get`](Self::get) does each. Reads them
-    /// together, in one request to each server.
+    /// together, in one request to each server. A transaction that reads nothing else, and all from
+    /// one server, then takes no more than this one request.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub fn get_many(&mut self, keys: &[(Table, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let unseen = self.touches.unseen(keys);
-        let results = self.client.batch(&reads(unseen.iter().copied()));
+        let results = self.client.batch_at_once(&reads(unseen.iter().copied()));
         self.touches.note_reads(&unseen, results)?;
         Ok(self.touches.values(keys))
     }
@@ -231,7 +242,7 @@ impl AsyncTransaction {
         keys: &[(Table, &[u8])],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let unseen = self.touches.unseen(keys);
-        let results = self.client.batch(&reads(unseen.iter().copied())).await?;
+        let results = self.client.batch_at_once(&reads(unseen.iter().copied())).await?;
         self.touches.note_reads(&unseen, results)?;
         Ok(self.touches.values(keys))
     }
@@ -269,5 +280,24 @@ mod tests {
         touches.note_read(Table(1), b"a", Some(object()));
         touches.note_read(Table(1), b"b", Some(object()));
         assert!(matches!(touches.commit(), Commit::Validate(_)));
+    }
+
+    #[test]
+    fn what_was_read_at_one_moment_is_not_read_again() {
+        let keys: [(Table, &[u8]); 2] = [(Table(1), b"a"), (Table(2), b"b")];
+        let results = || vec![Ok(BatchResult::Read(None)), Ok(BatchResult::Read(None))];
+        let mut touches = Touches::default();
+        touches.note_reads(&keys, (results(), true)).unwrap();
+        assert!(matches!(touches.commit(), Commit::Done));
+        // One more read, another time.
+        touches.note_read(Table(3), b"c", None);
+        assert!(matches!(touches.commit(), Commit::Execute(_)));
+        let mut touches = Touches::default();
+        touches.note_reads(&keys, (results(), false)).unwrap();
+        assert!(matches!(touches.commit(), Commit::Execute(_)), "of two servers");
+        let mut touches = Touches::default();
+        touches.note_read(Table(3), b"c", None);
+        touches.note_reads(&keys, (results(), true)).unwrap();
+        assert!(matches!(touches.commit(), Commit::Execute(_)), "after another read");
     }
 }

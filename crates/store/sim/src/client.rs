@@ -115,6 +115,8 @@ pub struct Client {
     transactions: BTreeMap<u64, Transaction>,
     /// Transactions whose reads all have a response.
     ready: Vec<u64>,
+    /// Whether the calls that are made now share requests.
+    in_batch: bool,
     /// The last known versions of objects, for conditions.
     last_versions: BTreeMap<ObjectName, u64>,
     /// The last number given to a scan or a text.
@@ -153,6 +155,7 @@ impl Client {
             scans: Vec::new(),
             transactions: BTreeMap::new(),
             ready: Vec::new(),
+            in_batch: false,
             last_versions: BTreeMap::new(),
             last_number: (life << 40) + ((index as u64) << 32),
         }
@@ -295,9 +298,11 @@ impl Client {
             .trace
             .note(now, format_args!("client {}: the next {count} share requests", self.index));
         self.core.begin_batch();
+        self.in_batch = true;
         for _ in 0..count {
             self.begin(now, shared);
         }
+        self.in_batch = false;
         self.core.send_batch(now);
     }
 

@@ -265,8 +265,8 @@ impl LoadTarget for TcpEcho {
 
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
         let frame = match op {
-            Op::Get { .. } | Op::GetMany { .. } => Op::Get { key: &self.frame },
-            Op::Put { .. } | Op::Ping => Op::Put { key: &self.frame, value: b"" },
+            op if op.reads() => Op::Get { key: &self.frame },
+            _ => Op::Put { key: &self.frame, value: b"" },
         };
         self.stream.submit(connection, &frame, tag)
     }

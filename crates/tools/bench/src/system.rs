@@ -9,10 +9,12 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tempfile::TempDir;
 
+use crate::peers::optimistic::RedisContender;
 use crate::peers::process::{answers, free_loopback_addr};
 use crate::peers::redis::RespWait;
 use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
+use crate::scenarios::OpenContender;
 use sprat_measure::target::LoadTarget;
 
 /// Timeout for a server to become ready, including the replay of its log.
@@ -93,6 +95,14 @@ pub trait Server {
     /// # Errors
     /// When a connection cannot be opened.
     fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
+
+    /// Returns how clients that make transactions are opened.
+    ///
+    /// # Errors
+    /// When the system has no transactions.
+    fn contenders(&self) -> Result<OpenContender> {
+        bail!("it has no transactions")
+    }
 
     /// Kills the server with SIGKILL, restarts it on its data, and waits until it answers. Returns
     /// the time since the new start.
@@ -348,6 +358,11 @@ impl Server for LocalServer {
 
     fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.peer.connect(connections)
+    }
+
+    fn contenders(&self) -> Result<OpenContender> {
+        let Peer::Redis(endpoint) = self.peer.clone() else { bail!("it has no transactions") };
+        Ok(Box::new(move || Ok(Box::new(RedisContender::connect(&endpoint)?))))
     }
 
     fn restart(&mut self) -> Result<Duration> {

@@ -6,7 +6,8 @@ use sprat_bench::peers::redis::Resp;
 use sprat_bench::peers::stream::{Codec, Decoded, PendingRequest};
 use sprat_measure::target::{Op, Outcome};
 
-const PENDING: PendingRequest = PendingRequest { tag: 0, read: true, request_bytes: 10 };
+const PENDING: PendingRequest =
+    PendingRequest { tag: 0, read: true, is_transaction: false, request_bytes: 10 };
 
 fn resp(outcome: Outcome) -> Vec<u8> {
     match outcome {
@@ -157,4 +158,23 @@ fn requests_are_as_the_protocols_have_them() {
     out.clear();
     Meta.encode(&two, &mut out);
     assert_eq!(out, b"get one two\r\n");
+    out.clear();
+    let (keys, key_bytes) = (b"onetwo", 3);
+    Resp.encode(&Op::Transact { keys, key_bytes, value: Some(b"four") }, &mut out);
+    let one = b"*3\r\n$3\r\nSET\r\n$3\r\none\r\n$4\r\nfour\r\n";
+    let other = b"*3\r\n$3\r\nSET\r\n$3\r\ntwo\r\n$4\r\nfour\r\n";
+    let (multi, exec) = (b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n");
+    assert_eq!(out, [&multi[..], one, other, exec].concat());
+}
+
+#[test]
+fn the_answers_to_a_transaction_are_one() {
+    let pending = PendingRequest { is_transaction: true, read: false, ..PENDING };
+    let stream = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n";
+    for end in 0..stream.len() {
+        let part = Resp.decode(&stream[..end], &pending).expect("well formed");
+        assert!(matches!(part, Decoded::Need(bytes) if bytes > end), "{end}: {part:?}");
+    }
+    let whole = Decoded::Reply { consumed: stream.len(), outcome: Outcome::Ok { bytes: 0 } };
+    assert_eq!(Resp.decode(stream, &pending), Ok(whole));
 }

@@ -78,6 +78,29 @@ fn every_way_to_connect_reads_what_it_wrote() {
 }
 
 #[test]
+fn transactions_write_and_read_several_objects() {
+    let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
+    let options = client_options(server.coordinator.to_string());
+    let mut target = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
+    let alone = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
+    let mut client = Client::connect(&options).expect("a client");
+    assert!(alone.across_servers(&mut client).is_err(), "there is one server");
+    for workload in [Workload::writes(KEYS, 100), Workload::reads(KEYS, 100)] {
+        preload(&mut target, &workload).expect("filled");
+        let plan = LoadPlan {
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(60),
+            max_ops: Some(100),
+            ..LoadPlan::one_client(workload.transactions(4), Wait::Sleep)
+        };
+        let measured = run(&mut target, &plan).expect("a run");
+        assert_eq!(measured.failures(), 0);
+        assert!(measured.latencies.count() >= 100);
+    }
+    server.stop().expect("an orderly end");
+}
+
+#[test]
 fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
     let options = client_options(server.coordinator.to_string());

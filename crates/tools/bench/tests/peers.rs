@@ -74,6 +74,12 @@ fn values_of_every_size_are_read_and_misses_reported() {
             let together = Workload { together: 7, ..Workload::reads(20, 100) };
             preload(target.as_mut(), &together).expect("filled");
             assert_clean(&run(target.as_mut(), &brief(together, wait, 60)).expect("read"), 60);
+            if system.name().starts_with("redis") {
+                for workload in [Workload::reads(20, 100), Workload::writes(20, 100)] {
+                    let plan = brief(workload.transactions(3), wait, 60);
+                    assert_clean(&run(target.as_mut(), &plan).expect("transactions"), 60);
+                }
+            }
             let absent = Workload { key_bytes: 40, ..Workload::reads(20, 100) };
             let measured = run(target.as_mut(), &brief(absent, wait, 10)).expect("read");
             assert_eq!(measured.misses, measured.latencies.count());

@@ -91,6 +91,12 @@ impl Cluster {
         self.dir.path().join(server.to_string())
     }
 
+    /// Fails the test because of an object, with the cluster's status.
+    fn fail(&self, object: u64, error: &sprat_client::Error) -> ! {
+        let status = run(&["status", "-C", &self.coordinator]);
+        panic!("object {object}: {error}; {}", status.text());
+    }
+
     /// Starts one more server.
     fn add(&mut self) {
         self.listens.push(format!("fast+udp:host=127.0.0.1,port={}", free_port()));
@@ -197,7 +203,8 @@ fn fill(cluster: &Cluster) {
     let mut client = cluster.client();
     let table = client.create_table("t").expect("servers are there");
     for number in 0..OBJECTS {
-        client.put(table, &number.to_le_bytes(), &value(number)).expect("a write");
+        let put = client.put(table, &number.to_le_bytes(), &value(number));
+        put.unwrap_or_else(|error| cluster.fail(number, &error));
     }
 }
 
@@ -205,12 +212,8 @@ fn assert_whole(cluster: &Cluster) {
     let mut client = cluster.client();
     let table = client.table("t").expect("it is listed");
     for number in 0..OBJECTS {
-        let found = client.get(table, &number.to_le_bytes()).unwrap_or_else(|error| {
-            panic!(
-                "object {number}: {error}; {}",
-                run(&["status", "-C", &cluster.coordinator]).text()
-            )
-        });
+        let found = client.get(table, &number.to_le_bytes());
+        let found = found.unwrap_or_else(|error| cluster.fail(number, &error));
         assert!(found.is_some_and(|object| object.value == value(number)), "object {number}");
     }
 }

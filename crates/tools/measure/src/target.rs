@@ -26,6 +26,16 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
+    /// Read the values of several keys, or store a value under each of them, in one transaction.
+    /// Only for targets that have transactions.
+    Transact {
+        /// The keys, one after another; no two are equal.
+        keys: &'a [u8],
+        /// The length of each key.
+        key_bytes: usize,
+        /// The value to store; `None` to read.
+        value: Option<&'a [u8]>,
+    },
     /// A ping that the peer's driver echoes. It measures the path without the store. Only for
     /// targets whose driver supports pings.
     Ping,
@@ -81,12 +91,14 @@ pub enum Wait {
 }
 
 impl<'a> Op<'a> {
-    /// Returns the keys that the operation reads.
-    pub fn keys_to_read(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    /// Returns the operation's keys.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let (keys, key_bytes) = match *self {
-            Op::Get { key } => (key, key.len()),
-            Op::GetMany { keys, key_bytes } => (keys, key_bytes),
-            Op::Put { .. } | Op::Ping => (&[][..], 1),
+            Op::Get { key } | Op::Put { key, .. } => (key, key.len()),
+            Op::GetMany { keys, key_bytes } | Op::Transact { keys, key_bytes, .. } => {
+                (keys, key_bytes)
+            }
+            Op::Ping => (&[][..], 1),
         };
         keys.chunks_exact(key_bytes)
     }
@@ -94,7 +106,7 @@ impl<'a> Op<'a> {
     /// Returns whether the operation is a read.
     #[must_use]
     pub fn reads(&self) -> bool {
-        matches!(self, Op::Get { .. } | Op::GetMany { .. })
+        matches!(self, Op::Get { .. } | Op::GetMany { .. } | Op::Transact { value: None, .. })
     }
 }
 

@@ -25,11 +25,46 @@ struct Batch {
     lengths: Vec<[u8; ITEM_LENGTH_BYTES]>,
 }
 
+/// Operations that one response has answered, with successive tags or all with the same tag.
+#[derive(Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+    operations: usize,
+}
+
 /// The batches whose call is in progress or waits. There are never more than operations.
 #[derive(Default)]
 pub(super) struct Batches {
     batches: Vec<Batch>,
     free: Vec<u32>,
+    /// What responses to batches have answered since the last [`Batches::forget_answered`].
+    answered: Vec<Run>,
+}
+
+impl Run {
+    /// Adds an operation with this tag, if the tag goes on the run. Returns whether it does.
+    fn extend(&mut self, tag: u64) -> bool {
+        let goes_on = if tag == self.last + 1 {
+            self.first < self.last || self.operations == 1
+        } else {
+            tag == self.last && self.first == self.last
+        };
+        if goes_on {
+            (self.last, self.operations) = (tag, self.operations + 1);
+        }
+        goes_on
+    }
+
+    /// Returns whether the operations with tags from `first` to `last`, of which there are
+    /// `operations`, belong to the run.
+    fn has(&self, first: u64, last: u64, operations: usize) -> bool {
+        if last < first || first < self.first || self.last < last {
+            return false;
+        }
+        let has_one_tag = self.first == self.last;
+        operations as u64 == if has_one_tag { self.operations as u64 } else { last - first + 1 }
+    }
 }
 
 impl Batches {
@@ -40,6 +75,15 @@ impl Batches {
         }
         self.batches.push(batch);
         u32::try_from(self.batches.len() - 1).expect("fewer than operations")
+    }
+
+    /// Notes that the response of which the last of the runs is, or a new one if that one `is_new`,
+    /// has answered the operation with this tag.
+    fn note_answered(&mut self, tag: u64, is_new: bool) {
+        let last = self.answered.last_mut().filter(|_| !is_new);
+        if !last.is_some_and(|run| run.extend(tag)) {
+            self.answered.push(Run { first: tag, last: tag, operations: 1 });
+        }
     }
 
     fn take(&mut self, number: u32) -> Vec<u32> {
@@ -132,9 +176,24 @@ impl Calls {
             return operations.into_iter().for_each(|index| self.end(now, index, answer, sink));
         };
         let mut items = items.filter(|items| items.len() == operations.len());
+        let mut is_new = true;
         for index in operations {
             let item = items.as_mut().and_then(Iterator::next).and_then(Answer::parse);
+            if item.is_some_and(|item| matches!(item.status, Status::Ok | Status::NotFound)) {
+                self.batches.note_answered(self.pending(index).tag, std::mem::take(&mut is_new));
+            }
             self.end(now, index, Ok(item), sink);
         }
+    }
+
+    /// Forgets which operations were answered together.
+    pub(crate) fn forget_answered(&mut self) {
+        self.batches.answered.clear();
+    }
+
+    /// Returns whether one response answered these operations: see
+    /// [`Core::answered_at_once`](crate::Core::answered_at_once).
+    pub(crate) fn answered_at_once(&self, first: u64, last: u64, operations: usize) -> bool {
+        self.batches.answered.iter().any(|run| run.has(first, last, operations))
     }
 }

@@ -25,8 +25,9 @@ const MAX_OBJECTS: u64 = 4;
 pub(super) enum TransactionKind {
     /// Changes some objects.
     Change,
-    /// Reads all objects, and then reads them again: if all exist and their versions are the same,
-    /// it has read them as they were at one moment.
+    /// Reads all objects together. If one response has all of them, they were so at one moment;
+    /// otherwise the transaction reads them again: if all exist and their versions are the same, it
+    /// has read them as they were at one moment.
     Read,
     /// Moves an amount from one account to another.
     Transfer,
@@ -48,9 +49,26 @@ pub(super) struct Transaction {
     pub(super) missing: usize,
     /// Whether a read had no usable response, so that the transaction is given up.
     pub(super) failed: bool,
+    /// The tags of the latest reads, the first and the last.
+    tags: (u64, u64),
     /// The numbers of the calls in the history.
     parts: Vec<usize>,
     patience: Duration,
+}
+
+impl TransactionKind {
+    fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::Audit)
+    }
+}
+
+impl Transaction {
+    /// Ends the calls that would count, without a result.
+    fn drop_parts(&mut self, now: Nanos, shared: &mut ClientContext<'_>) {
+        for call in std::mem::take(&mut self.parts) {
+            shared.history.respond(now, call, Response::NotDone);
+        }
+    }
 }
 
 /// Returns whether a key is that of an account.
@@ -103,10 +121,14 @@ impl Client {
             first: None,
             missing: 0,
             failed: false,
+            tags: (0, 0),
             parts: Vec::new(),
             patience,
         };
         self.transactions.insert(number, transaction);
+        if kind.only_reads() {
+            self.invoke_parts(now, number, shared);
+        }
         self.read_objects(now, number, shared);
     }
 
@@ -118,6 +140,14 @@ impl Client {
         shared: &mut ClientContext<'_>,
     ) {
         shared.trace.note(now, format_args!("client {}: transaction {number} {what}", self.index));
+    }
+
+    /// Invokes the calls that count of a transaction that only reads.
+    fn invoke_parts(&mut self, now: Nanos, number: u64, shared: &mut ClientContext<'_>) {
+        let transaction = self.transactions.get_mut(&number).expect("it is under way");
+        let names = transaction.objects.iter().map(|(name, _)| *name);
+        transaction.parts =
+            names.map(|name| shared.history.invoke(now, self.index, name, Action::Read)).collect();
     }
 
     /// Reads the objects of a transaction; of one that changes objects, not all of them.
@@ -133,10 +163,16 @@ impl Client {
             requests.push((at, *name, call));
         }
         transaction.missing = requests.len();
+        transaction.tags = (self.tag + 1, self.tag + requests.len() as u64);
+        // In a batch of other calls, these reads join that batch.
+        let together = transaction.kind.only_reads() && !self.in_batch;
         let patience = transaction.patience;
         self.transactions.insert(number, transaction);
         if requests.is_empty() {
             self.ready.push(number);
+        }
+        if together {
+            self.core.begin_batch();
         }
         for (at, name, call) in requests {
             let tag = self.next_tag();
@@ -155,26 +191,33 @@ impl Client {
                 self.ready.push(number);
             }
         }
+        if together {
+            self.core.send_batch(now);
+        }
     }
 
     /// Goes on with a transaction whose reads have a response.
     pub(super) fn go_on(&mut self, now: Nanos, number: u64, shared: &mut ClientContext<'_>) {
         let mut transaction = self.transactions.remove(&number).expect("it is under way");
         if transaction.failed {
+            transaction.drop_parts(now, shared);
             return;
         }
-        let is_read = matches!(transaction.kind, TransactionKind::Read | TransactionKind::Audit);
+        let (first, last) = transaction.tags;
         match &transaction.first {
-            None if is_read => {
-                // The calls that count begin with the first round, and end with the second.
-                transaction.parts = transaction
-                    .objects
-                    .iter()
-                    .map(|(name, _)| shared.history.invoke(now, self.index, *name, Action::Read))
-                    .collect();
-                transaction.first = Some(transaction.objects.clone());
+            None if !transaction.kind.only_reads() => {
+                self.commit(now, number, transaction, shared);
+            }
+            None if self.core.answered_at_once(first, last, transaction.objects.len()) => {
                 shared.history.transactions.push(transaction.parts.clone());
+                handle_commit(now, &transaction, None, shared);
+            }
+            None => {
+                // The calls that count begin with the first round, and end with the second.
+                transaction.drop_parts(now, shared);
+                transaction.first = Some(transaction.objects.clone());
                 self.transactions.insert(number, transaction);
+                self.invoke_parts(now, number, shared);
                 self.read_objects(now, number, shared);
             }
             Some(first) => {
@@ -185,9 +228,9 @@ impl Client {
                 };
                 let same = first.iter().zip(&transaction.objects).all(is_same);
                 let error = (!same).then_some(Error::TransactionConflict);
+                shared.history.transactions.push(transaction.parts.clone());
                 handle_commit(now, &transaction, error, shared);
             }
-            None => self.commit(now, number, transaction, shared),
         }
     }
 

@@ -8,12 +8,14 @@ mod latency;
 mod moving;
 mod recovery;
 mod servers;
+mod transactions;
 
 use crate::promises::Chapter;
 
 /// The chapters, in order.
 pub const CHAPTERS: &[Chapter] = &[
     ("write", latency::chapter),
+    ("transactions", transactions::chapter),
     ("recovery", recovery::chapter),
     ("failover", failover::chapter),
     ("moving", moving::chapter),

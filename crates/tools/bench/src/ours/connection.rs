@@ -8,7 +8,10 @@ use anyhow::{Context, Result, bail};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use sprat_client::{Client, Condition, Core, Error, MAX_PENDING, Mode, Options};
+use sprat_client::{
+    Client, Condition, Core, Error, MAX_PENDING, Mode, Options, TransactionAction,
+    TransactionOperation,
+};
 use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
@@ -27,6 +30,9 @@ const PING_LOST_AFTER: Duration = Duration::from_secs(1);
 /// Interval at which clients that have received nothing are polled, for their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
+/// Number of tables that are made to find one on another server.
+const MAX_TABLES: usize = 16;
+
 /// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
@@ -36,6 +42,8 @@ pub struct Connection {
     transport: String,
     connections: usize,
     table: u32,
+    /// The table of all keys of a transaction but the first.
+    second_table: u32,
     cores: Vec<Core>,
     /// Indices of the cores that have frames to send.
     dirty: Vec<usize>,
@@ -63,8 +71,12 @@ pub struct Connection {
 
 /// A read of several keys, each of which the core answers by itself.
 struct BatchProgress {
+    /// Number of keys.
+    operations: usize,
     /// Number of answers that are missing.
     left: usize,
+    /// Whether all must have been read at one moment.
+    is_transaction: bool,
     /// The outcome so far.
     outcome: Outcome,
 }
@@ -120,6 +132,7 @@ pub fn connect(
         transport: format!("{transport}{shared}"),
         connections,
         table,
+        second_table: table,
         dirty: Vec::with_capacity(count),
         is_dirty: vec![false; count],
         cores,
@@ -174,6 +187,28 @@ impl Connection {
         self
     }
 
+    /// Makes transactions write all their keys but the first to another table, on another server,
+    /// which `client` makes.
+    ///
+    /// # Errors
+    /// When the cluster has only one server with tables.
+    pub fn across_servers(mut self, client: &mut Client) -> Result<Self> {
+        for number in 0..MAX_TABLES {
+            let (first, second) = (self.table, client.create_table(&format!("second-{number}"))?.0);
+            let tables = client.list_tables()?;
+            let record = |id: u32| tables.iter().find(|table| table.id == id).context("a table");
+            let (first, second) = (record(first)?, record(second)?);
+            if first.tablets[0].locator != second.tablets[0].locator {
+                self.second_table = second.id;
+                for core in &mut self.cores {
+                    core.learn(second)?;
+                }
+                return Ok(self);
+            }
+        }
+        bail!("all of {MAX_TABLES} tables are on one server");
+    }
+
     /// Notes that a core has frames to send.
     fn mark_dirty(&mut self, index: usize) {
         if !self.is_dirty[index] {
@@ -182,14 +217,36 @@ impl Connection {
         }
     }
 
+    /// Submits a transaction that writes.
+    fn transact(&mut self, index: usize, op: &Op<'_>, value: &[u8], tag: u64) -> Result<bool> {
+        let tables = std::iter::once(self.table).chain(std::iter::repeat(self.second_table));
+        let operation = |(table, key)| TransactionOperation {
+            table,
+            key,
+            condition: Condition::None,
+            action: TransactionAction::Write(value),
+        };
+        let operations: Vec<_> = tables.zip(op.keys()).map(operation).collect();
+        let deadline = self.now + DEADLINE;
+        match self.cores[index].submit_transaction(self.now, tag, &operations, deadline) {
+            Ok(()) => {}
+            Err(Error::TooManyPending(_)) => return Ok(false),
+            Err(error) => bail!(error),
+        }
+        self.mark_dirty(index);
+        Ok(true)
+    }
+
     /// Submits the reads of several keys as a batch.
     fn read_together(&mut self, index: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
-        let (now, table, keys) = (self.now, self.table, op.keys_to_read());
+        let (now, table, keys) = (self.now, self.table, op.keys());
         let core = &mut self.cores[index];
         if core.pending() + keys.len() > MAX_PENDING {
             return Ok(false);
         }
-        let progress = BatchProgress { left: keys.len(), outcome: Outcome::Ok { bytes: 0 } };
+        let is_transaction = matches!(op, Op::Transact { .. });
+        let (left, outcome) = (keys.len(), Outcome::Ok { bytes: 0 });
+        let progress = BatchProgress { operations: left, left, outcome, is_transaction };
         self.batches.insert(tag, progress);
         core.begin_batch();
         for key in keys {
@@ -232,7 +289,9 @@ impl Connection {
 
     fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
         let Self { cores, batches, failure, .. } = self;
-        cores[index].poll(now, &mut |tag, answer| {
+        let core = &mut cores[index];
+        let mut read = Vec::new();
+        core.poll(now, &mut |tag, answer| {
             let mut outcome = outcome(answer, failure);
             if let Some(batch) = batches.get_mut(&tag) {
                 batch.left -= 1;
@@ -241,10 +300,21 @@ impl Connection {
                     return;
                 }
                 outcome = batch.outcome;
+                let BatchProgress { operations, is_transaction, .. } = *batch;
                 batches.remove(&tag);
+                if is_transaction {
+                    return read.push((tag, operations, outcome));
+                }
             }
             done.push(Completion { tag, outcome });
         })?;
+        for (tag, operations, mut outcome) in read {
+            if !core.answered_at_once(tag, tag, operations) {
+                *failure = Some("the keys were not read at one moment".to_owned());
+                outcome = Outcome::Error;
+            }
+            done.push(Completion { tag, outcome });
+        }
         Ok(())
     }
 
@@ -331,7 +401,12 @@ impl LoadTarget for Connection {
         let index = connection % self.cores.len();
         let request = match *op {
             Op::Get { key } => Request::Read { table, key },
-            Op::GetMany { .. } => return self.read_together(index, op, tag),
+            Op::GetMany { .. } | Op::Transact { value: None, .. } => {
+                return self.read_together(index, op, tag);
+            }
+            Op::Transact { value: Some(value), .. } => {
+                return self.transact(index, op, value, tag);
+            }
             Op::Put { key, value } => {
                 Request::Write { table, key, value, condition: Condition::None }
             }

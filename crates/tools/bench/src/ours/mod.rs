@@ -1,6 +1,7 @@
 //! Sprat itself as a system to measure: its binary is started, killed and restarted like a peer's.
 
 mod connection;
+mod contender;
 mod sealed;
 
 use std::ffi::OsString;
@@ -14,9 +15,12 @@ use sprat_client::{Client, Error, Identity, Mode, Options, Table};
 use sprat_net::PerfEvent;
 use tempfile::TempDir;
 
+use self::contender::SpratContender;
+
 use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
+use crate::scenarios::OpenContender;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
 use sprat_measure::target::LoadTarget;
 
@@ -354,6 +358,12 @@ impl Server for SpratServer {
         // Only the measured server may spin; a server that spins is stopped while others are
         // measured.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
+    }
+
+    fn contenders(&self) -> Result<OpenContender> {
+        self.set_parked(false);
+        let options = self.client_options();
+        Ok(Box::new(move || Ok(Box::new(SpratContender::connect(&options)?))))
     }
 
     fn restart(&mut self) -> Result<Duration> {

@@ -34,7 +34,7 @@ impl Codec for Meta {
             // The meta protocol has no command for several keys.
             Op::GetMany { .. } => {
                 out.extend_from_slice(b"get");
-                for key in op.keys_to_read() {
+                for key in op.keys() {
                     out.push(b' ');
                     out.extend_from_slice(key);
                 }
@@ -45,7 +45,7 @@ impl Codec for Meta {
                 out.extend_from_slice(key);
                 write!(out, " {}\r\n", value.len()).expect("a vector takes every write");
             }
-            Op::Ping => unreachable!("pings are refused before"),
+            Op::Ping | Op::Transact { .. } => unreachable!("not offered"),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod endpoint;
 pub mod memcached;
+pub(crate) mod optimistic;
 mod peer;
 pub mod process;
 pub mod redis;

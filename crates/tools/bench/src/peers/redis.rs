@@ -1,4 +1,4 @@
-//! Redis and compatible servers: GET, MGET and SET over RESP2.
+//! Redis and compatible servers: GET, MGET, SET and MULTI over RESP2.
 
 use std::io::Write;
 
@@ -31,32 +31,54 @@ pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Resp
 impl Codec for Resp {
     const VALUE_END: &'static [u8] = b"\r\n";
 
+    fn offers(&self, op: &Op<'_>) -> bool {
+        !matches!(op, Op::Ping)
+    }
+
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>) {
-        let verb: &[u8] = match op {
+        let verb: &[u8] = match *op {
+            Op::Transact { value: Some(value), .. } => {
+                out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n");
+                for key in op.keys() {
+                    self.encode(&Op::Put { key, value }, out);
+                    out.extend_from_slice(value);
+                    out.extend_from_slice(Self::VALUE_END);
+                }
+                out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n");
+                return;
+            }
             Op::Get { .. } => b"*2\r\n$3\r\nGET\r\n",
             Op::Put { .. } => b"*3\r\n$3\r\nSET\r\n",
-            Op::GetMany { .. } => {
-                write!(out, "*{}\r\n", 1 + op.keys_to_read().len()).expect(GROWS);
+            // A command is a transaction.
+            Op::GetMany { .. } | Op::Transact { .. } => {
+                write!(out, "*{}\r\n", 1 + op.keys().len()).expect(GROWS);
                 b"$4\r\nMGET\r\n"
             }
-            Op::Ping => unreachable!("pings are refused before"),
+            Op::Ping => unreachable!("not offered"),
         };
         out.extend_from_slice(verb);
-        for key in op.keys_to_read() {
+        for key in op.keys() {
             word(out, key);
         }
-        if let Op::Put { key, value } = op {
-            word(out, key);
+        if let Op::Put { value, .. } = op {
             length(out, value.len());
         }
     }
 
-    fn decode(&self, input: &[u8], _pending: &PendingRequest) -> Result<Decoded, Malformed> {
-        let Some((text, header)) = first_line(input)? else {
-            return Ok(Decoded::Need(input.len() + 1));
+    fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed> {
+        let mut begin = 0;
+        let (digits, header) = loop {
+            let Some((text, header)) = first_line(&input[begin..])? else {
+                return Ok(Decoded::Need(input.len() + 1));
+            };
+            match text.strip_prefix(b"*") {
+                Some(digits) => break (digits, header),
+                // The replies to MULTI, and to the commands that wait for EXEC.
+                None if pending.is_transaction && text.starts_with(b"+") => begin += header,
+                None => return simple(input),
+            }
         };
-        let Some(digits) = text.strip_prefix(b"*") else { return simple(input) };
-        let (mut at, mut all) = (header, Outcome::Ok { bytes: 0 });
+        let (mut at, mut all) = (begin + header, Outcome::Ok { bytes: 0 });
         for _ in 0..decimal(digits).ok_or(Malformed("length of an array"))? {
             match simple(&input[at..])? {
                 Decoded::Need(more) => return Ok(Decoded::Need(at + more)),
@@ -127,7 +149,7 @@ fn length(out: &mut Vec<u8>, bytes: usize) {
 }
 
 /// Appends a bulk string.
-fn word(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn word(out: &mut Vec<u8>, bytes: &[u8]) {
     length(out, bytes.len());
     out.extend_from_slice(bytes);
     out.extend_from_slice(Resp::VALUE_END);

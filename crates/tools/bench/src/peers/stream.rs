@@ -44,6 +44,8 @@ pub struct PendingRequest {
     pub tag: u64,
     /// Whether the operation is a read.
     pub read: bool,
+    /// Whether the operation is a transaction.
+    pub is_transaction: bool,
     /// Bytes of the request.
     pub request_bytes: usize,
 }
@@ -87,6 +89,11 @@ pub(super) fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malform
 pub trait Codec {
     /// Bytes that follow a value in a write.
     const VALUE_END: &'static [u8];
+
+    /// Returns whether the protocol has this operation.
+    fn offers(&self, op: &Op<'_>) -> bool {
+        !matches!(op, Op::Ping | Op::Transact { .. })
+    }
 
     /// Appends the part of a write before its value, or a complete read, to `out`.
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>);
@@ -224,17 +231,23 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
         if stream.pending.len() >= MAX_PENDING || stream.out.len() - stream.sent >= MAX_UNSENT {
             return Ok(false);
         }
+        ensure!(self.codec.offers(op), "{} does not offer {op:?}", self.name);
         let before = stream.out.len();
         self.codec.encode(op, &mut stream.out);
         let mut request_bytes = stream.out.len() - before;
-        ensure!(!matches!(op, Op::Ping), "{} has no driver that answers pings", self.name);
         if let Op::Put { value, .. } = op {
             request_bytes += value.len() + C::VALUE_END.len();
             stream
                 .append_value(value, C::VALUE_END)
                 .with_context(|| format!("sending to {}", self.name))?;
         }
-        stream.pending.push_back(PendingRequest { tag, read: op.reads(), request_bytes });
+        let is_transaction = matches!(op, Op::Transact { .. });
+        stream.pending.push_back(PendingRequest {
+            tag,
+            read: op.reads(),
+            is_transaction,
+            request_bytes,
+        });
         if !stream.dirty && stream.sent < stream.out.len() {
             stream.dirty = true;
             self.dirty.push(connection);

@@ -99,7 +99,7 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
 /// Runs every load plan on every rung, which is one path of the ladder. The order is reversed in
 /// every other round. Then stops the systems. The name of a series consists of the names of its
 /// rung and its plan.
-pub(super) fn climb(
+pub(crate) fn climb(
     lab: &Lab,
     title: &str,
     mut rungs: Vec<(Loaded, Vec<(&str, LoadPlan)>)>,

@@ -11,6 +11,11 @@ use sprat_measure::cpu::Hog;
 use sprat_measure::load::{LoadPlan, Workload};
 use sprat_measure::target::Wait;
 
+/// Number of objects that a transaction writes, and that one reads.
+pub const WRITTEN_TOGETHER: usize = 2;
+/// See [`WRITTEN_TOGETHER`].
+pub const READ_TOGETHER: usize = 4;
+
 /// Bytes of an echo that is comparable to a 100 B read: a key of 30 B, a value of 100 B, and
 /// headers.
 const ECHO_FRAME: usize = 160;
@@ -125,6 +130,38 @@ pub fn batch_reads(lab: &Lab, systems: &[&dyn System], together: usize) -> Resul
         .into_iter()
         .map(|one| (one, vec![("batch", batch.clone()), ("single", single.clone())]));
     let title = format!("reads of {together} objects of {VALUE_BYTES} B in one request");
+    climb(lab, &title, rungs.collect())
+}
+
+/// Measures transactions that write two objects of 100 B, and transactions that read four, by one
+/// client at `durability`, alternately with a write of one object and a batch of four reads. The names of a system's series end in `transaction`, `reading`, `write` and
+/// `batch`.
+///
+/// # Errors
+/// When a system cannot be started or fails.
+pub fn transactions(
+    lab: &Lab,
+    systems: &[&dyn System],
+    durability: Durability,
+    wait: Wait,
+) -> Result<Results> {
+    let setup = Setup { durability, ..lab.setup.clone() };
+    let plan = |workload| lab.timed(LoadPlan::one_client(workload, wait));
+    let (reads, writes) =
+        (Workload::reads(lab.keys, VALUE_BYTES), Workload::writes(lab.keys, VALUE_BYTES));
+    let plans = [
+        ("write", plan(writes.clone())),
+        ("transaction", plan(writes.transactions(WRITTEN_TOGETHER))),
+        ("batch", plan(Workload { together: READ_TOGETHER, ..reads.clone() })),
+        ("reading", plan(reads.clone().transactions(READ_TOGETHER))),
+    ];
+    let loaded = load(systems, &setup, 1, &plan(reads))?;
+    let rungs = loaded.into_iter().map(|one| (one, plans.to_vec()));
+    let title = format!(
+        "transactions that write {WRITTEN_TOGETHER} objects of {VALUE_BYTES} B or read \
+         {READ_TOGETHER}, one {} client",
+        wait.word()
+    );
     climb(lab, &title, rungs.collect())
 }
 

@@ -9,6 +9,8 @@
 //! | [`durable_write`] | latency and rate of durable writes |
 //! | [`reads_and_writes`] | latency and rate of reads and writes, for systems with replicas |
 //! | [`batch_reads`] | latency of reads of many objects in one request, and of single reads |
+//! | [`transactions`] | latency of transactions, of a write, and of a batch of reads |
+//! | [`contended`] | transactions per second, and aborted ones, of clients that share objects |
 //! | [`throughput`] | operations per second with many connections, or pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
 //! | [`contention`] | latency of one read while another thread burns CPU |
@@ -20,6 +22,7 @@
 //! | [`utilisation`] | cost of cleaning when memory is nearly full |
 
 mod capacity;
+mod contended;
 mod ladder;
 mod latency;
 mod throughput;
@@ -30,9 +33,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub use capacity::{Idle, Memory, Restart, idle, memory, restart};
+pub use contended::{CLIENTS, Contended, Contender, EXPONENT, OBJECTS, OpenContender, contended};
+pub(crate) use contended::{number_of, value_of};
+pub(crate) use ladder::climb;
 pub use ladder::{DEPTH, LARGE_BYTES, Path, ladder, shared_memory, volume};
 pub use latency::{
-    batch_reads, contention, durable_write, read_latency, reads_and_writes, write_latency,
+    READ_TOGETHER, WRITTEN_TOGETHER, batch_reads, contention, durable_write, read_latency,
+    reads_and_writes, transactions, write_latency,
 };
 pub use throughput::{Mix, offered, throughput};
 pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
@@ -111,11 +118,11 @@ impl Default for Lab {
 }
 
 /// A target that is filled with objects, and its server.
-struct Loaded {
-    target: Box<dyn LoadTarget>,
-    label: String,
-    plan: LoadPlan,
-    server: Option<Box<dyn Server>>,
+pub(crate) struct Loaded {
+    pub(crate) target: Box<dyn LoadTarget>,
+    pub(crate) label: String,
+    pub(crate) plan: LoadPlan,
+    pub(crate) server: Option<Box<dyn Server>>,
 }
 
 /// Starts every system that offers the setup's durability, opens `connections` to each, and fills

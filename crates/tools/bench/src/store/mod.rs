@@ -3,6 +3,7 @@
 mod capacity;
 mod latency;
 mod throughput;
+mod transactions;
 
 use crate::promises::Chapter;
 
@@ -16,6 +17,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("throughput", throughput::fifty),
     ("pipelined", throughput::pipelined),
     ("batches", throughput::batches),
+    ("transactions", transactions::chapter),
     ("utilisation", capacity::utilisation),
     ("memory", capacity::memory),
     ("restart", capacity::restart),

@@ -37,8 +37,11 @@ pub struct Workload {
     pub value_bytes: usize,
     /// The share of reads, 0 to 1. The other operations are writes.
     pub read_share: f64,
-    /// The number of keys that one read reads, in one request.
+    /// The number of keys that one read reads, in one request; of transactions, also the number
+    /// that one of them writes.
     pub together: usize,
+    /// Whether each operation is a transaction.
+    pub transactions: bool,
     /// Whether to send pings, which the peer's driver echoes, instead of reads and writes.
     pub pings: bool,
     /// The distribution of keys.
@@ -58,6 +61,7 @@ impl Workload {
             value_bytes,
             read_share: 1.0,
             together: 1,
+            transactions: false,
             pings: false,
             key_distribution: KeyDistribution::Uniform,
             seed: 1,
@@ -68,6 +72,12 @@ impl Workload {
     #[must_use]
     pub fn writes(keys: u64, value_bytes: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(keys, value_bytes) }
+    }
+
+    /// Returns this workload with transactions of this number of keys each.
+    #[must_use]
+    pub fn transactions(self, together: usize) -> Self {
+        Self { together, transactions: true, ..self }
     }
 
     /// Returns a workload of pings, which the peer's driver echoes.
@@ -212,21 +222,26 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts the operations that are due, as long as slots are free.
     fn issue(&mut self, target: &mut dyn LoadTarget, now: u64) -> Result<()> {
-        let Workload { key_bytes, read_share, together, pings, .. } = self.plan.workload;
+        let Workload { key_bytes, read_share, together, transactions, pings, .. } =
+            self.plan.workload;
         let connections = target.connections();
         while let Some(slot) = self.slots.free.last().copied() {
             let Some(start) = self.starts.due(now).filter(|&start| start < self.end) else { break };
             let number = self.chooser.draw();
             write_key(number, &mut self.keys[..key_bytes]);
             let read = self.chooser.coin(read_share);
-            if read {
-                for key in self.keys.chunks_exact_mut(key_bytes).skip(1) {
-                    write_key(self.chooser.draw(), key);
-                }
+            for (nth, key) in (1..).zip(self.keys.chunks_exact_mut(key_bytes).skip(1)) {
+                // Those of a transaction are different.
+                let next = || (number + nth) % self.plan.workload.keys;
+                write_key(if transactions { next() } else { self.chooser.draw() }, key);
             }
             let (keys, key) = (&self.keys[..], &self.keys[..key_bytes]);
             let op = match read {
                 _ if pings => Op::Ping,
+                _ if transactions => {
+                    let value = (!read).then(|| self.values.of(number));
+                    Op::Transact { keys, key_bytes, value }
+                }
                 true if together > 1 => Op::GetMany { keys, key_bytes },
                 true => Op::Get { key },
                 false => Op::Put { key, value: self.values.of(number) },
