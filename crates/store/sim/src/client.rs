@@ -327,7 +327,7 @@ impl Client {
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
         }
-        if self.random.chance(1, 12) {
+        if self.random.chance(1, shared.settings.transactions) {
             return self.begin_transaction(now, patience, shared);
         }
         let action = self.action(name, shared.settings);

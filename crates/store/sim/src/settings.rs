@@ -17,6 +17,8 @@ pub struct Settings {
     /// Number of random calls and scans that all clients together begin. The pages of a scan do not
     /// count.
     pub operations: u64,
+    /// One in this many calls is a transaction.
+    pub transactions: u64,
     /// Time over which operations and faults are spread.
     pub span: Duration,
     /// Number of tables at a time.
@@ -82,10 +84,11 @@ impl Settings {
         let ballast = memory as u64 * share / 100 / u64::from(ballast_bytes);
         let durability = if random.chance(1, 4) { Durability::Buffered } else { Durability::Sync };
         let reliable = random.chance(1, 8);
-        Self {
+        let mut settings = Self {
             clients: usize::try_from(random.between(2, 5)).expect("small"),
             window: usize::try_from(random.between(1, 4)).expect("small"),
             operations: random.between(120, 240),
+            transactions: 12,
             span: random.micros(200_000, 1_500_000),
             tables: usize::try_from(random.between(1, 2)).expect("small"),
             keys: u16::try_from(random.between(3, 10)).expect("small"),
@@ -106,7 +109,12 @@ impl Settings {
                 jitter: random.between(1, 400_000),
             },
             faults: random.between(6, 14),
+        };
+        // One history in four has many. This takes no number, so that others stay as they were.
+        if settings.latency.base.is_multiple_of(4) {
+            settings.transactions = 2;
         }
+        settings
     }
 
     /// Returns the mean time between two operations of a client, in nanoseconds, if each client
