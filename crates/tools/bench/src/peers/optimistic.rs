@@ -1,5 +1,5 @@
-//! Optimistic transactions of Redis: `WATCH`, reads, and then `MULTI` and `EXEC`, which does nothing
-//! if a watched key has changed.
+//! Optimistic transactions of Redis: `WATCH`, reads, and then `MULTI` and `EXEC`, which does
+//! nothing if a watched key has changed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

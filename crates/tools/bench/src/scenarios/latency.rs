@@ -134,8 +134,8 @@ pub fn batch_reads(lab: &Lab, systems: &[&dyn System], together: usize) -> Resul
 }
 
 /// Measures transactions that write two objects of 100 B, and transactions that read four, by one
-/// client at `durability`, alternately with a write of one object and a batch of four reads. The names of a system's series end in `transaction`, `reading`, `write` and
-/// `batch`.
+/// client at `durability`, alternately with a write of one object and a batch of four reads. The
+/// names of a system's series end in `transaction`, `reading`, `write` and `batch`.
 ///
 /// # Errors
 /// When a system cannot be started or fails.
