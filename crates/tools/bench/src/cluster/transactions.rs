@@ -4,7 +4,7 @@ use anyhow::Result;
 use sprat_client::Mode;
 
 use super::servers::Replicated;
-use crate::ours::{Sockets, connect};
+use crate::ours::{Sockets, TABLE, connect};
 use crate::promises::{Findings, Settings, us};
 use crate::scenarios::{Lab, Loaded, VALUE_BYTES, WRITTEN_TOGETHER, climb};
 use crate::system::{Durability, Setup};
@@ -29,6 +29,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         Setup { core: None, memory_bytes: MEMORY, durability, ..settings.lab.setup.clone() };
     let lab = Lab { client_core: None, keys: 10_000, ..settings.lab.clone() };
     let cluster = ours.launch(&setup)?;
+    cluster.client()?.create_table_in(TABLE, 1)?;
     let options = cluster.client_options();
     let open = || connect(&options, 1, Sockets::Each, Mode::Sleep);
     let writes = Workload::writes(lab.keys, VALUE_BYTES);

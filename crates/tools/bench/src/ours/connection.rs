@@ -188,13 +188,14 @@ impl Connection {
     }
 
     /// Makes transactions write all their keys but the first to another table, on another server,
-    /// which `client` makes.
+    /// which `client` makes. The table that loads use must have one tablet.
     ///
     /// # Errors
     /// When the cluster has only one server with tables.
     pub fn across_servers(mut self, client: &mut Client) -> Result<Self> {
         for number in 0..MAX_TABLES {
-            let (first, second) = (self.table, client.create_table(&format!("second-{number}"))?.0);
+            let (first, second) =
+                (self.table, client.create_table_in(&format!("second-{number}"), 1)?.0);
             let tables = client.list_tables()?;
             let record = |id: u32| tables.iter().find(|table| table.id == id).context("a table");
             let (first, second) = (record(first)?, record(second)?);
