@@ -2,7 +2,7 @@
 
 use sprat_pace::path::{self, Path};
 use sprat_pace::{Pace, Pacer};
-use sprat_testing::PATIENCE;
+use sprat_testing::{PATIENCE, until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,14 +11,6 @@ fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("[::1]:0").unwrap();
     let to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (to, listener.accept().unwrap().0)
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Settings {
             },
             faults: random.between(6, 14),
         };
-        // One history in four has many. This takes no number, so that others stay as they were.
+        // One history in four has many. No number is drawn for it, so the others stay as they were.
         if settings.latency.base.is_multiple_of(4) {
             settings.transactions = 2;
         }

@@ -65,8 +65,8 @@ pub(crate) struct State {
     pub(crate) sent: u64,
     /// Additional fields for every answer.
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// Sends the body of an answer only when this number of requests has been received, so that
-    /// no stream ends before the others have begun.
+    /// Sends the body of an answer without fault only when this number of requests has been
+    /// received, so that no stream ends before the others have begun.
     pub(crate) bodies_wait_for: usize,
 }
 
@@ -262,12 +262,6 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     if !head_only {
         bytes.extend(body);
     }
-    if !have_arrived(state) {
-        stream.write_all(&bytes[..head_bytes]).ok()?;
-        sprat_testing::until("the other requests arrive", || have_arrived(state));
-        stream.write_all(&bytes[head_bytes..]).ok()?;
-        return Some(());
-    }
     match fault {
         Fault::Cut { after, reset } => {
             bytes.truncate(after);
@@ -293,6 +287,12 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         }
         _ => {
             state.lock().unwrap().sent += (bytes.len() - head_bytes) as u64;
+            if !have_arrived(state) {
+                let body = bytes.split_off(head_bytes);
+                stream.write_all(&bytes).ok()?;
+                sprat_testing::until("the other requests arrive", || have_arrived(state));
+                bytes = body;
+            }
             stream.write_all(&bytes).ok()?;
             (!matches!(fault, Fault::NoLength)).then_some(())
         }

@@ -77,8 +77,8 @@ impl Batches {
         u32::try_from(self.batches.len() - 1).expect("fewer than operations")
     }
 
-    /// Notes that the response of which the last of the runs is, or a new one if that one `is_new`,
-    /// has answered the operation with this tag.
+    /// Notes that a response has answered the operation with this tag. `is_new` says whether it is
+    /// the first operation of that response; otherwise the latest run is of the same response.
     fn note_answered(&mut self, tag: u64, is_new: bool) {
         let last = self.answered.last_mut().filter(|_| !is_new);
         if !last.is_some_and(|run| run.extend(tag)) {

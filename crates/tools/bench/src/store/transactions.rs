@@ -10,6 +10,7 @@ use crate::scenarios::{
 };
 use crate::system::{Durability, Redis, System};
 use sprat_measure::goals::Goal;
+use sprat_measure::load::Results;
 use sprat_measure::target::Wait;
 
 const UDP: &str = "sprat fast+udp";
@@ -31,33 +32,41 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             Wait::Sleep => settings.lab.clone(),
         };
         let results = scenarios::transactions(&lab, &systems, durability, wait)?;
-        let p50 = |label: &str, what: &str| us(&results, &format!("{label} {what}"), 0.5);
-        for (label, transport) in [(UDP, "fast+udp"), (TCP, "tcp")] {
-            let goal = if label == UDP { Goal::RatioAtMost(1.2) } else { Goal::Shown };
-            let name = format!(
-                "transaction of {WRITTEN_TOGETHER} objects of {VALUE_BYTES} B p50, one server, \
-                 {transport}, {what}, vs a write"
-            );
-            let ours = p50(label, "transaction");
-            findings.row(&name, ours, p50(label, "write"), "us", goal);
-            let name = format!("the same over {transport} vs Redis MULTI, {what}");
-            findings.row(&name, ours, p50("redis", "transaction"), "us", Goal::Shown);
-        }
+        let name = format!(
+            "transaction of {WRITTEN_TOGETHER} objects of {VALUE_BYTES} B p50, one server, {what}"
+        );
+        let (series, beside) = (["transaction", "write"], ["a write", "Redis MULTI"]);
+        compare(findings, &results, series, &name, beside, 1.2);
         if durability == Durability::Memory {
-            for (label, transport) in [(UDP, "fast+udp"), (TCP, "tcp")] {
-                let goal = if label == UDP { Goal::RatioAtMost(1.3) } else { Goal::Shown };
-                let name = format!(
-                    "transaction that reads {READ_TOGETHER} objects p50, {transport}, vs a batch"
-                );
-                let ours = p50(label, "reading");
-                findings.row(&name, ours, p50(label, "batch"), "us", goal);
-                let name = format!("the same over {transport} vs Redis MGET");
-                findings.row(&name, ours, p50("redis", "reading"), "us", Goal::Shown);
-            }
+            let name = format!("transaction that reads {READ_TOGETHER} objects p50");
+            let (series, beside) = (["reading", "batch"], ["a batch", "Redis MGET"]);
+            compare(findings, &results, series, &name, beside, 1.3);
         }
         findings.results(results);
     }
     contended(settings, findings)
+}
+
+/// Adds the rows of transactions: over each transport beside simpler requests to the same server,
+/// and beside Redis's transactions. `series` names both kinds of requests; over `fast+udp` their
+/// ratio is to be at most `bound`.
+fn compare(
+    findings: &mut Findings,
+    results: &Results,
+    series: [&str; 2],
+    name: &str,
+    [simpler, redis]: [&str; 2],
+    bound: f64,
+) {
+    let p50 = |label: &str, series: &str| us(results, &format!("{label} {series}"), 0.5);
+    for (label, transport) in [(UDP, "fast+udp"), (TCP, "tcp")] {
+        let [ours, base] = series.map(|series| p50(label, series));
+        let goal = if label == UDP { Goal::RatioAtMost(bound) } else { Goal::Shown };
+        findings.row(&format!("{name}, {transport}, vs {simpler}"), ours, base, "us", goal);
+        let peer = p50("redis", series[0]);
+        let name = format!("the same over {transport} vs {redis}");
+        findings.row(&name, ours, peer, "us", Goal::Shown);
+    }
 }
 
 fn contended(settings: &Settings, findings: &mut Findings) -> Result<()> {

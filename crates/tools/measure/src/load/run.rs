@@ -231,9 +231,12 @@ impl Run<'_> {
             write_key(number, &mut self.keys[..key_bytes]);
             let read = self.chooser.coin(read_share);
             for (nth, key) in (1..).zip(self.keys.chunks_exact_mut(key_bytes).skip(1)) {
-                // Those of a transaction are different.
-                let next = || (number + nth) % self.plan.workload.keys;
-                write_key(if transactions { next() } else { self.chooser.draw() }, key);
+                if transactions {
+                    // No two keys of a transaction are equal.
+                    write_key((number + nth) % self.plan.workload.keys, key);
+                } else if read {
+                    write_key(self.chooser.draw(), key);
+                }
             }
             let (keys, key) = (&self.keys[..], &self.keys[..key_bytes]);
             let op = match read {
