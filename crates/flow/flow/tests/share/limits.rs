@@ -2,6 +2,7 @@
 
 use super::support::{Shared, content, impatient};
 use sprat_flow::share::Limits;
+use sprat_testing::until;
 use std::io::Read as _;
 use std::time::Duration;
 
@@ -160,7 +161,7 @@ fn a_flood_of_connections_is_outlived() {
         told.iter().filter(|status| status.is_none()).count(),
     );
     assert!(refused > 0 && refused + silent == 300, "{refused} refused, {silent} in silence");
-    super::support::until(|| {
+    until("another client is answered", || {
         let mut client = shared.connect();
         std::io::Write::write_all(&mut client.tcp, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").is_ok()
             && client.answer(false).is_some_and(|answer| answer.status == 200)

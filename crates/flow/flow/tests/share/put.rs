@@ -1,9 +1,10 @@
 //! Tests uploads by other programs, by hand-written requests, and by malicious clients.
 
-use super::support::{Answer, Shared, content, impatient, skip, until};
+use super::support::{Answer, Shared, content, impatient, skip};
 use nix::sched::{CloneFlags, unshare};
 use sprat_flow::group::{GROUP_BYTES, VERIFIED, count, range, root, value};
 use sprat_flow::share::{MAX_UPLOADS, Tokens};
+use sprat_testing::until;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -234,13 +235,13 @@ fn what_is_not_whole_has_no_name() {
         client
             .send(&format!("PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
         assert!(client.answer(false).is_none());
-        until(|| names(&shared).is_empty());
+        until("nothing is left", || names(&shared).is_empty());
     }
     let file = content(3 * MIB);
     let mut wrong = verified(&file, 0..3);
     wrong[MIB + 40] ^= 1;
     assert_eq!(put(&shared, "/c", &format!("Content-Type: {VERIFIED}\r\n"), &wrong).status, 422);
-    until(|| names(&shared).is_empty());
+    until("nothing is left", || names(&shared).is_empty());
 }
 
 #[test]
@@ -293,12 +294,18 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(names(&shared), ["a"]);
     // A file that differs from the announced file gets no name, and is discarded.
     std::fs::remove_file(shared.path().join("a")).unwrap();
-    until(|| put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4)).status == 202);
+    until("all parts are taken", || {
+        put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4)).status == 202
+    });
     assert_eq!(end("tag", blake3::hash(b"another")).status, 422);
-    until(|| names(&shared).is_empty());
+    until("nothing is left", || names(&shared).is_empty());
     // An upload to the same name from another sender is a different upload, and starts over.
-    until(|| put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2)).status == 202);
-    until(|| put(&shared, "/a", &part(&file, 2..4, "two"), &verified(&file, 2..4)).status == 202);
+    until("the first sender's part is taken", || {
+        put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2)).status == 202
+    });
+    until("the second sender's part is taken", || {
+        put(&shared, "/a", &part(&file, 2..4, "two"), &verified(&file, 2..4)).status == 202
+    });
     assert_eq!(end("two", hash(&file)).field("Sprat-Missing"), Some("2"));
 }
 
@@ -315,8 +322,10 @@ fn what_has_come_is_there_for_the_same_sender_only() {
     ));
     client.tcp.write_all(&body[..2 * MIB + 80]).unwrap();
     // During an upload, uploads of another state of the file are rejected.
-    until(|| !names(&shared).is_empty());
-    until(|| put(&shared, "/a", &part(&file, 0..1, "other"), &verified(&file, 0..1)).status == 409);
+    until("the upload has begun", || !names(&shared).is_empty());
+    until("another sender is refused", || {
+        put(&shared, "/a", &part(&file, 0..1, "other"), &verified(&file, 0..1)).status == 409
+    });
     drop(client);
     let ask = |tag: &str| {
         let fields = format!(
@@ -325,7 +334,7 @@ fn what_has_come_is_there_for_the_same_sender_only() {
         );
         sprat_flow::journal::parse(&shared.get("/a", &fields).body).unwrap().groups.len()
     };
-    until(|| ask("tag") == 2);
+    until("two blocks are there", || ask("tag") == 2);
     assert_eq!(ask("other"), 0);
 }
 
@@ -344,10 +353,12 @@ fn what_is_overwritten_is_forgotten() {
     for length in [4 * MIB, 9 * MIB] {
         // The name becomes free a moment after its connection has ended. Until then another upload
         // is refused.
-        until(|| {
+        until("two blocks are taken", || {
             put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2)).status == 202
         });
-        until(|| ask() == 2 && shared.path().join(".a.sprat-journal").exists());
+        until("two blocks are in the journal", || {
+            ask() == 2 && shared.path().join(".a.sprat-journal").exists()
+        });
         let head = format!(
             "PUT /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
         );
@@ -362,7 +373,7 @@ fn what_is_overwritten_is_forgotten() {
         let mut client = begin();
         // The request is refused until the server has noticed that the connection of the part has
         // ended.
-        until(|| {
+        until("the journal is gone", || {
             if client.is_answered() {
                 client = begin();
             }
@@ -370,7 +381,7 @@ fn what_is_overwritten_is_forgotten() {
         });
         assert_eq!(ask(), 0, "no group counts while the other upload arrives");
         drop(client);
-        until(|| names(&shared).is_empty());
+        until("nothing is left", || names(&shared).is_empty());
         assert_eq!(ask(), 0);
     }
 }
@@ -395,7 +406,7 @@ fn only_so_many_are_received_at_a_time() {
     let refused = put(&shared, "/more", &part(&file, 0..1, "tag"), &verified(&file, 0..1));
     assert_eq!((refused.status, refused.field("Retry-After").is_some()), (503, true));
     clients.pop();
-    until(|| {
+    until("another upload is taken", || {
         put(&shared, "/more", &part(&file, 0..1, "tag"), &verified(&file, 0..1)).status == 202
     });
 }
@@ -439,7 +450,7 @@ fn a_full_disk_is_reported_and_earlier_parts_stay() {
         assert_eq!(answer.status, 202, "{}", answer.text());
         let kept =
             || sprat_flow::journal::parse(&std::fs::read(root.join(".b.sprat-journal")).ok()?);
-        until(|| kept().is_some_and(|kept| kept.groups.len() == 1));
+        until("one group is kept", || kept().is_some_and(|kept| kept.groups.len() == 1));
         punch(&root.join(".b.sprat-part"), MIB as u64);
         std::fs::write(root.join("filler"), vec![1; 2 * MIB + MIB / 2]).unwrap();
         let answer = put(shared, "/b", &part(&file, 1..2, "tag"), &verified(&file, 1..2));
@@ -501,10 +512,12 @@ fn an_abandoned_upload_holds_its_groups_for_a_limited_time() {
     let (part, journal) =
         (shared.path().join(".x.sprat-part"), shared.path().join(".x.sprat-journal"));
     assert_eq!(begin_upload(&shared, "x", 64 << 20), 202);
-    super::support::until(|| held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists());
+    until("a part is held, and no more", || {
+        held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists()
+    });
     assert_eq!(part.metadata().unwrap().len(), 64 << 20);
     // Nothing resumes the upload.
-    super::support::until(|| !part.exists() && !journal.exists());
+    until("the upload is forgotten", || !part.exists() && !journal.exists());
 }
 
 #[test]
@@ -517,7 +530,7 @@ fn unfinished_uploads_hold_so_much_together_and_no_more() {
             (root, Some(u64::MAX), Some(20 << 20));
     });
     // Parts that another process left are found soon after the start.
-    super::support::until(|| {
+    until("there is no more room", || {
         let status = begin_upload(&shared, "x", 16 << 20);
         assert!(matches!(status, 202 | 507), "{status}");
         status == 507
@@ -525,6 +538,6 @@ fn unfinished_uploads_hold_so_much_together_and_no_more() {
     assert_eq!(begin_upload(&shared, "y", 64 << 20), 507);
     assert_eq!(begin_upload(&shared, "y", 8 << 20), 202);
     // An abandoned upload holds its groups; small files do not count.
-    super::support::until(|| begin_upload(&shared, "z", 8 << 20) == 202);
+    until("there is room again", || begin_upload(&shared, "z", 8 << 20) == 202);
     assert_eq!(shared.ask("PUT", "/small", "Content-Length: 0\r\n").status, 201);
 }

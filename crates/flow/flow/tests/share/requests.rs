@@ -2,6 +2,7 @@
 
 use super::support::Shared;
 use sprat_flow::share::Pace;
+use sprat_testing::until;
 
 #[test]
 fn a_connection_is_kept_and_answers_in_order() {
@@ -189,7 +190,7 @@ fn a_pace_is_the_kernels_task() {
         let shared = Shared::with(|options| options.pace = pace);
         shared.write("a", &super::support::content(1 << 20));
         assert_eq!(shared.get("/a", "").body.len(), 1 << 20);
-        super::support::until(|| !shared.events.lock().unwrap().is_empty());
+        until("the request is noted", || !shared.events.lock().unwrap().is_empty());
         let rate = shared.events.lock().unwrap()[0].network.unwrap().pacing_rate;
         assert_eq!(rate <= 1_000_000, limited, "{pace:?}: {rate} B/s");
     }

@@ -205,18 +205,3 @@ impl Answer {
 pub(super) fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
-
-/// How many times [`until`] checks, every 5 ms. No condition should take so long.
-const PATIENCE: u32 = 12_000;
-
-/// Waits until `is` returns true.
-#[track_caller]
-pub(super) fn until(mut is: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE {
-        if is() {
-            return;
-        }
-        wait(5);
-    }
-    panic!("the condition does not become true");
-}

@@ -1,7 +1,8 @@
 //! Tests bodies in verified form.
 
-use super::support::{Answer, Shared, content, until, wait};
+use super::support::{Answer, Shared, content, wait};
 use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, root, value, verified_length};
+use sprat_testing::until;
 use std::os::unix::fs::PermissionsExt as _;
 
 const ACCEPT: &str = "Accept: text/plain;q=0.1, application/vnd.sprat.verified\r\n";
@@ -122,7 +123,7 @@ fn values_are_computed_once_for_a_file_at_rest() {
     shared.write("file", &file);
     // An answer is reported after it was sent.
     let last_summed = |answers: usize| {
-        until(|| shared.events.lock().unwrap().len() == answers);
+        until("each request is noted", || shared.events.lock().unwrap().len() == answers);
         shared.events.lock().unwrap().last().unwrap().summed
     };
     let mut answers = 0;
