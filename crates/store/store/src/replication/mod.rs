@@ -319,6 +319,7 @@ impl Replicator {
         }
         if most > submitted || seals {
             open.reported.submitted = most;
+            open.reported.seal_submitted |= seals;
             log.mark_submitted(segment, most, seals);
         }
         debug_assert!(durable <= most);
@@ -429,10 +430,11 @@ impl Replicator {
     }
 
     /// Notes that a backup has a whole replica of an open segment: it received the segment's end,
-    /// was then declared dead, and was chosen again under its new id.
+    /// was then declared dead, and was chosen again under its new id. A backup that says so before
+    /// the seal was sent to any is faulty, and is given up.
     fn found_whole(&mut self, now: Nanos, segment: u64, server: u32, log: &Log) {
-        let ended = log.open_segments().find(|open| open.segment == segment && open.sealed);
-        let open = self.open.get_mut(&segment);
+        let ended = log.open_segments().find(|open| open.segment == segment);
+        let open = self.open.get_mut(&segment).filter(|open| open.reported.seal_submitted);
         let (Some(ended), Some(open)) = (ended, open) else {
             return self.give_up(now, segment, server, "it has more than was sent", log);
         };

@@ -39,6 +39,8 @@ pub(super) struct Sendable {
 pub(super) struct Reported {
     /// Bytes sent to at least one backup.
     pub(super) submitted: usize,
+    /// Whether the seal was sent to at least one backup.
+    pub(super) seal_submitted: bool,
     /// Bytes that are durable.
     pub(super) durable: usize,
     /// Whether the seal is durable.

@@ -33,6 +33,9 @@ pub(crate) struct Backup {
     segment_bytes: usize,
     /// Whether the backup refuses writes.
     pub(crate) full: bool,
+    /// Whether the backup is faulty: it answers each second write as if it had a whole replica.
+    pub(crate) faulty: bool,
+    writes: u64,
 }
 
 /// The reason with which a full backup refuses.
@@ -40,7 +43,7 @@ pub(crate) const FULL: &str = "its disk is full";
 
 impl Backup {
     pub(crate) fn new(segment_bytes: usize) -> Self {
-        Self { kept: BTreeMap::new(), segment_bytes, full: false }
+        Self { kept: BTreeMap::new(), segment_bytes, full: false, faulty: false, writes: 0 }
     }
 
     /// Returns the newest head of which the backup has a replica, and the replica's length in
@@ -119,6 +122,11 @@ impl Handler for Backup {
             let refused =
                 Reply::new(encode_answer(Status::Refused, false, 0, 0).as_bytes(), Repeat::Retain);
             return Outcome::Reply(refused.with_body(()));
+        }
+        self.writes += u64::from(matches!(request, BackupRequest::Write { .. }));
+        if self.faulty && self.writes.is_multiple_of(2) {
+            let whole = encode_answer(Status::Ok, true, 0, 0);
+            return Outcome::Reply(Reply::new(whole.as_bytes(), Repeat::Retain));
         }
         let (status, number) = match request {
             BackupRequest::Write { replica, edition, .. }

@@ -209,6 +209,25 @@ fn full_backups_are_named() {
     assert!(matches!(world.recover_without(1), Verdict::Complete));
 }
 
+/// A backup says that it has a whole replica of a segment whose seal was sent to none. It is given
+/// up, and writes go on with others.
+#[test]
+fn a_backup_that_has_more_than_was_sent_is_given_up() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 1, 3);
+        world.stop_faults();
+        (1..3).for_each(|at| world.make_faulty(at));
+        for round in 0..5 {
+            let before = world.acknowledged();
+            world.run(1000);
+            assert!(world.acknowledged() > before + 20, "seed {seed}, round {round}");
+            // Its replica of the head goes to another backup, and the head is sealed.
+            world.restart(0);
+        }
+        assert!(world.replaced() > 5, "seed {seed}");
+    }
+}
+
 /// A replacement replica that is not complete does not count, because the replicas that it replaces
 /// may have more acknowledged bytes.
 #[test]

@@ -307,6 +307,13 @@ impl World {
         }
     }
 
+    /// Makes a backup faulty: it says of replicas that are not whole that they are.
+    pub(crate) fn make_faulty(&mut self, at: usize) {
+        if let BackupState::Up(node) = &mut self.backups[at] {
+            node.service_mut().faulty = true;
+        }
+    }
+
     /// Takes the refusals that the client got since the last call: the reason, and whether the
     /// operation may nevertheless have been executed.
     pub(crate) fn take_refused(&mut self) -> Vec<(String, bool)> {
