@@ -269,6 +269,7 @@ impl CoordinatorSession {
                 server,
                 part: &self.brought_back,
                 failure: &result.failure,
+                no_room: result.no_room,
             };
         }
         self.wanted_table = self.wanted_table.or_else(|| outbox.take_wanted_table());

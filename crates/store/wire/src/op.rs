@@ -311,6 +311,8 @@ pub enum Request<'a> {
         part: &'a RecoveredPart,
         /// Why the part cannot be recovered; empty when it is recovered.
         failure: &'a str,
+        /// Whether the reason is that the part does not fit into the server's memory or disk.
+        no_room: bool,
     },
     /// To a coordinator: move a tablet, or a part of one, to another server. Answered when the
     /// coordinator has recorded the order to move; the move is done when the table's record shows

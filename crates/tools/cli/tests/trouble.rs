@@ -91,10 +91,11 @@ impl Cluster {
         self.dir.path().join(server.to_string())
     }
 
-    /// Fails the test because of an object, with the cluster's status.
+    /// Fails the test because of an object, with the cluster's status and the coordinator's log.
     fn fail(&self, object: u64, error: &sprat_client::Error) -> ! {
         let status = run(&["status", "-C", &self.coordinator]);
-        panic!("object {object}: {error}; {}", status.text());
+        let log = std::fs::read_to_string(self.dir.path().join("coordinator.said"));
+        panic!("object {object}: {error}; {}\n{}", status.text(), log.unwrap_or_default());
     }
 
     /// Starts one more server.
@@ -154,6 +155,12 @@ impl Cluster {
         tasks.into_iter().filter(|task| task["failed"] == "lost").collect()
     }
 
+    /// Returns whether a server has no room for tablets that it should recover.
+    fn is_full(&self, server: usize) -> bool {
+        let tasks = self.status_of(server)["recoveries"].as_array().expect("a list").clone();
+        tasks.iter().any(|task| task["failed"] == "full")
+    }
+
     /// Waits until the logs of these servers have all their replicas.
     fn settle(&self, servers: &[usize]) {
         let begun = Instant::now();
@@ -200,18 +207,26 @@ fn value(number: u64) -> Vec<u8> {
 }
 
 fn fill(cluster: &Cluster) {
+    fill_table(cluster, "t", OBJECTS);
+}
+
+fn fill_table(cluster: &Cluster, name: &str, objects: u64) {
     let mut client = cluster.client();
-    let table = client.create_table("t").expect("servers are there");
-    for number in 0..OBJECTS {
+    let table = client.create_table(name).expect("servers are there");
+    for number in 0..objects {
         let put = client.put(table, &number.to_le_bytes(), &value(number));
         put.unwrap_or_else(|error| cluster.fail(number, &error));
     }
 }
 
 fn assert_whole(cluster: &Cluster) {
+    assert_table_whole(cluster, "t", OBJECTS);
+}
+
+fn assert_table_whole(cluster: &Cluster, name: &str, objects: u64) {
     let mut client = cluster.client();
-    let table = client.table("t").expect("it is listed");
-    for number in 0..OBJECTS {
+    let table = client.table(name).expect("it is listed");
+    for number in 0..objects {
         let found = client.get(table, &number.to_le_bytes());
         let found = found.unwrap_or_else(|error| cluster.fail(number, &error));
         assert!(found.is_some_and(|object| object.value == value(number)), "object {number}");
@@ -596,6 +611,24 @@ fn a_cluster_recovers_from_power_loss_with_the_default_disk_size() {
         cluster.servers[server] = started;
     }
     assert_whole(&cluster);
+}
+
+/// Two servers have no room for a dead server's table. A server that comes later recovers what does
+/// not fit into theirs.
+#[test]
+fn tables_that_do_not_fit_into_a_server_go_to_others() {
+    // Of 64 MB. A server has room for one table of this size, and for less than half of another.
+    const PER_TABLE: u64 = 450;
+    let mut cluster = Cluster::start(0, "buffered");
+    cluster.size = &["--memory", "64M"];
+    (0..SERVERS).for_each(|_| cluster.add());
+    let tables = ["one", "two", "three"];
+    tables.iter().for_each(|name| fill_table(&cluster, name, PER_TABLE));
+    cluster.settle(&[0, 1, 2]);
+    cluster.servers[0].kill();
+    until("both have no room", || cluster.is_full(1) && cluster.is_full(2));
+    cluster.add();
+    tables.iter().for_each(|name| assert_table_whole(&cluster, name, PER_TABLE));
 }
 
 /// A server whose disk is full to the last byte is killed. It starts again under its next id,

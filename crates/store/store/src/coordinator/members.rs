@@ -228,6 +228,12 @@ impl Membership {
         self.contacts.iter().filter_map(alive).collect()
     }
 
+    /// Returns the servers that may recover tablets of dead ones.
+    fn candidates<M: Metadata>(&self, now: Nanos, catalog: &Catalog<M>) -> Vec<u32> {
+        let keeps_replicas = |&id: &u32| catalog.server(id).is_some_and(|entry| entry.copies > 0);
+        self.alive(now, catalog).into_iter().filter(keeps_replicas).collect()
+    }
+
     /// Returns whether a server recovers tablets, or a tablet moves from it or to it.
     pub(super) fn is_busy<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
         self.tasks.iter().any(|task| task.by == server)
@@ -329,11 +335,7 @@ impl Membership {
         self.distribute_from = Nanos(0);
         let gone: Vec<u32> =
             catalog.servers().filter(|(_, entry)| entry.dead).map(|(id, _)| id).collect();
-        let candidates = self.alive(now, catalog);
-        let candidates: Vec<u32> = candidates
-            .into_iter()
-            .filter(|&id| catalog.server(id).is_some_and(|entry| entry.copies > 0))
-            .collect();
+        let candidates = self.candidates(now, catalog);
         // The distribution visits all tablets of dead servers, and this function runs at each
         // request. So the distribution is skipped unless something has changed.
         let inputs = (catalog.version(), self.ordered, self.tasks.len(), candidates.clone());
@@ -397,9 +399,7 @@ impl Membership {
     /// divided, so that all candidates take part, as far as the limits on tablets allow.
     fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
         let tasks = || self.tasks.iter().filter(|task| task.gone == gone);
-        // At most one task for each pair of a dead server and a candidate.
-        let candidates: Vec<u32> =
-            candidates.iter().copied().filter(|&by| tasks().all(|task| task.by != by)).collect();
+        let candidates = self.without_task(gone, candidates);
         let free = |tablet: Tablet| {
             let taken = tasks()
                 .flat_map(|task| &task.tablets)
@@ -415,34 +415,89 @@ impl Membership {
             return;
         }
         let parts = candidates.len().div_ceil(open.len()).min(MAX_PARTS);
-        // The parts of all tasks may become tablets, so they count towards the limits on the number
-        // of tablets.
-        let planned = |table: Option<u32>| {
-            let tablets = self.tasks.iter().flat_map(|task| &task.tablets);
-            tablets.filter(|(tablet, _)| table.is_none_or(|table| tablet.table == table)).count()
-                + open.len() * parts
-        };
-        let room = catalog.tablet_count() + planned(None) <= MAX_ALL_TABLETS;
+        let more = open.len() * parts;
         let divided = open.iter().flat_map(|&(tablet, since)| {
-            let room = room
-                && catalog.tablet_count_of(tablet.table) + planned(Some(tablet.table))
-                    <= MAX_TABLETS;
-            let most = ((tablet.range.last - tablet.range.first) / LEAST_PART).max(1);
-            let ranges = tablet.range.parts(if room { most.min(parts as u64) } else { 1 });
+            let parts = self.divisible(tablet, parts as u64, more, catalog);
+            let ranges = tablet.range.parts(parts);
             ranges.into_iter().map(move |range| (Tablet { range, ..tablet }, since))
         });
         let divided: Vec<_> = divided.collect();
         for (at, &by) in candidates.iter().enumerate().take(divided.len()) {
             let tablets = divided.iter().copied().skip(at).step_by(candidates.len()).collect();
-            self.ordered += 1;
-            let id = catalog.incarnation() << TASK_BITS | self.ordered;
+            let id = self.next_task(catalog);
             self.tasks.push(Task { id, gone, by, tablets, failure: None });
         }
     }
 
+    /// Returns those of `candidates` that recover nothing of the dead server `gone`. Each server
+    /// has at most one task for each dead server.
+    fn without_task(&self, gone: u32, candidates: &[u32]) -> Vec<u32> {
+        let has_task = |by: u32| self.tasks.iter().any(|task| (task.gone, task.by) == (gone, by));
+        candidates.iter().copied().filter(|&by| !has_task(by)).collect()
+    }
+
+    /// Returns the number of parts, `parts` at most, into which recovery may divide a tablet; 1 if
+    /// there would be too many tablets when `more` of them are added to those of all tasks.
+    fn divisible<M: Metadata>(
+        &self,
+        tablet: Tablet,
+        parts: u64,
+        more: usize,
+        catalog: &Catalog<M>,
+    ) -> u64 {
+        // The parts of all tasks may become tablets, so they count towards the limits on the number
+        // of tablets.
+        let planned = || self.tasks.iter().flat_map(|task| &task.tablets);
+        let of_table = planned().filter(|(other, _)| other.table == tablet.table);
+        if catalog.tablet_count() + planned().count() + more > MAX_ALL_TABLETS
+            || catalog.tablet_count_of(tablet.table) + of_table.count() + more > MAX_TABLETS
+        {
+            return 1;
+        }
+        ((tablet.range.last - tablet.range.first) / LEAST_PART).clamp(1, parts)
+    }
+
+    fn next_task<M: Metadata>(&mut self, catalog: &Catalog<M>) -> u64 {
+        self.ordered += 1;
+        catalog.incarnation() << TASK_BITS | self.ordered
+    }
+
+    /// Makes a task smaller whose server has no room for its tablets. Otherwise this server would
+    /// try for ever, even while servers that enlisted after the task was made stand idle.
+    ///
+    /// The server tries again with the first half. [`distribute`](Self::distribute) gives the rest
+    /// to servers without a task for this dead server; while there are none, the rest waits until
+    /// one of them has recovered its part. A tablet that cannot be divided goes to the next server
+    /// without a task.
+    fn shrink<M: Metadata>(&mut self, now: Nanos, at: usize, catalog: &Catalog<M>) {
+        let Task { gone, by, ref tablets, .. } = self.tasks[at];
+        let kept = match tablets[..] {
+            [(tablet, since)] => {
+                let parts = tablet.range.parts(self.divisible(tablet, 2, 1, catalog));
+                (parts.len() == 2).then(|| vec![(Tablet { range: parts[0], ..tablet }, since)])
+            }
+            _ => Some(tablets[..tablets.len() / 2].to_vec()),
+        };
+        if let Some(kept) = kept {
+            tracing::warn!(
+                "server {by} has no room for all its part of server {gone}'s tablets: it tries \
+                 half of them, and other servers get the rest"
+            );
+            self.tasks[at].tablets = kept;
+        } else {
+            let others = self.without_task(gone, &self.candidates(now, catalog));
+            let next = others.iter().find(|&&other| other > by).or(others.first());
+            let Some(&next) = next else { return };
+            tracing::warn!("server {by} has no room for {}: server {next} tries", tablets[0].0);
+            self.tasks[at].by = next;
+        }
+        self.tasks[at].id = self.next_task(catalog);
+    }
+
     /// Handles the report of the server `by` on its recovery task or move with id `order`. If
     /// `failure` is empty, the tablets are handed over and the task or move ends. Otherwise a task
-    /// continues with the failure recorded, and a move ends.
+    /// continues with the failure recorded, or [`shrink`](Self::shrink)s if its server has
+    /// `no_room`, and a move ends.
     ///
     /// # Errors
     /// If the server has no such task or move, or if the catalog returns a [`Refusal`].
@@ -450,7 +505,7 @@ impl Membership {
         &mut self,
         now: Nanos,
         (by, order, since): (u32, u64, u64),
-        failure: &str,
+        (failure, no_room): (&str, bool),
         catalog: &mut Catalog<M>,
     ) -> Result<(), Refusal> {
         if let Some(order) = catalog.find_move(order).filter(|order| order.to == by) {
@@ -462,6 +517,9 @@ impl Membership {
         if !failure.is_empty() {
             tracing::warn!("server {by} cannot recover tables of server {gone}: {failure}");
             self.tasks[at].failure = Some(failure.to_owned());
+            if no_room {
+                self.shrink(now, at, catalog);
+            }
             return Ok(());
         }
         let tablets: Vec<Tablet> =

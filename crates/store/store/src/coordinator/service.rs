@@ -306,7 +306,7 @@ impl<M: Metadata> Coordinator<M> {
         now: Nanos,
         server: u32,
         report: &RecoveredPart,
-        failure: &str,
+        failure: (&str, bool),
     ) -> Outcome<u32> {
         let task = (server, report.order.get(), report.since.get());
         match self.members.recovered(now, task, failure, &mut self.catalog) {
@@ -510,8 +510,8 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, part: report, failure } => {
-                self.recovered(now, server, report, failure)
+            Request::Recovered { server, part: report, failure, no_room } => {
+                self.recovered(now, server, report, (failure, no_room))
             }
             Request::Loads { server, capacity, loads } => {
                 self.members.record_loads(server, capacity, loads);

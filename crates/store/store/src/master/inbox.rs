@@ -75,6 +75,8 @@ pub struct RecoveryResult {
     pub since: u64,
     /// Why the recovery or move failed for now; empty when everything is here and durable.
     pub failure: String,
+    /// Whether a recovery failed because its tablets do not fit into this server's memory or disk.
+    pub no_room: bool,
 }
 
 /// State that both ends share.

@@ -63,6 +63,9 @@ pub(super) struct Recoveries {
     /// The segment that was the head when tablets were last dropped. Entries of a recovered tablet
     /// must lie in later segments.
     dropped_in: u64,
+    /// Before this time no attempt begins, because one has found no room. The coordinator orders a
+    /// part of that recovery then, or another one, which may not fit either.
+    full_until: Nanos,
     /// Completions that failed attempts and aborted recoveries have written. The log forgets them
     /// before any recovery or move continues.
     forget: Vec<WrittenCompletion>,
@@ -127,6 +130,12 @@ impl Recoveries {
                         .filter(|named| !is_served(named.table & !COMPLETIONS, named.position)),
                 );
                 ended.extend(task.tablets());
+                let next = self.tasks.iter_mut();
+                let mut next = next.filter(|other| other.order.master == task.order.master);
+                if let Some(next) = next.next() {
+                    // The coordinator has made the task smaller, because it found no room.
+                    next.failure = task.failure;
+                }
             }
         }
         self.members = members.to_vec();
@@ -210,7 +219,8 @@ impl Recoveries {
     /// Does what is due; returns whether another call at once may do more.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
-        let Self { tasks, members, dropped_in, forget, abandoned_sessions, totals } = self;
+        let Self { tasks, members, dropped_in, full_until, forget, abandoned_sessions, totals } =
+            self;
         while let Some(WrittenCompletion { table, key, sequence, .. }) = forget.last() {
             if log.forget_completion((*table, key, *sequence)).is_err() {
                 return false;
@@ -222,7 +232,7 @@ impl Recoveries {
             let Some(recovery) = &mut task.recovery else {
                 // Objects that an earlier assignment left of the tablet here must be gone first.
                 let is_free = task.tablets().all(|tablet| !log.is_dropping(tablet));
-                if is_free && task.retry_at <= now {
+                if is_free && task.retry_at.max(*full_until) <= now {
                     if task.since == 0 {
                         // The objects that are left must not count either if this log is recovered
                         // later. So the recovered entries must go to a new head.
@@ -252,13 +262,15 @@ impl Recoveries {
                         totals.bytes += report.bytes;
                         totals.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     }
-                    task.reported = true;
+                    (task.reported, task.failure) = (true, None);
                     // Close the sessions without waiting for the coordinator.
                     abandoned_sessions.extend(recovery.take_sessions());
-                    inbox.report_recovery(RecoveryResult { order, since, failure: String::new() });
+                    let (failure, no_room) = (String::new(), false);
+                    inbox.report_recovery(RecoveryResult { order, since, failure, no_room });
                 }
                 Err(failure) => {
                     task.failure = Some(failure.clone());
+                    let no_room = matches!(failure, RecoveryFailure::Full(_));
                     let failure = failure_text(failure);
                     abandoned_sessions.extend(recovery.take_sessions());
                     if recovery.has_written() {
@@ -270,7 +282,10 @@ impl Recoveries {
                     }
                     task.recovery = None;
                     task.retry_at = now + RETRY;
-                    inbox.report_recovery(RecoveryResult { order, since, failure });
+                    if no_room {
+                        *full_until = task.retry_at;
+                    }
+                    inbox.report_recovery(RecoveryResult { order, since, failure, no_room });
                 }
             }
         }
@@ -294,7 +309,8 @@ impl Recoveries {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
-        self.tasks.iter().filter(|task| task.recovery.is_none()).map(|task| task.retry_at).min()
+        let waiting = self.tasks.iter().filter(|task| task.recovery.is_none());
+        waiting.map(|task| task.retry_at.max(self.full_until)).min()
     }
 }
 

@@ -140,6 +140,7 @@ impl MigrationTargets {
                     order: target.order.id,
                     since: target.since,
                     failure,
+                    no_room: false,
                 });
             }
         }

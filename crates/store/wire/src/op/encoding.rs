@@ -112,8 +112,8 @@ impl<'a> Request<'a> {
                 (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING)
             }
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
-            Self::Recovered { server, part, failure } => {
-                (RECOVERED, 0, server, 0, part.as_bytes(), failure.as_bytes())
+            Self::Recovered { server, part, failure, no_room } => {
+                (RECOVERED, no_room.into(), server, 0, part.as_bytes(), failure.as_bytes())
             }
             Self::Loads { server, capacity, loads } => {
                 (LOADS, 0, server, capacity, NOTHING, loads.as_bytes())
@@ -290,6 +290,7 @@ impl<'a> Request<'a> {
                     server: table,
                     part,
                     failure: failure.ok_or(Malformed::Name)?,
+                    no_room: header.condition != 0,
                 })
             }
             MOVE_TABLET => {
