@@ -335,7 +335,8 @@ impl Client {
 
     /// Waits until the servers have acknowledged the decisions of this client's transactions, or
     /// until the client's timeout. Call it before the client is dropped: otherwise the servers find
-    /// out among themselves after a second, and until then the objects are locked.
+    /// out among themselves after a second, and until then the objects are locked, unless one
+    /// server has all of them.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a driver fails.

@@ -9,13 +9,15 @@ use sprat_host::wait_until;
 use sprat_store::server::{Server, ServerOptions};
 use sprat_testing::PATIENCE;
 use sprat_wire::once::OperationId;
-use sprat_wire::op::{Request, Status, TableRecord};
+use sprat_wire::op::{Answer, BatchItems, Request, Status, TableRecord, push_item};
 use sprat_wire::tablet::position;
 use sprat_wire::transaction::{
     Decision, MAX_TRANSACTION, MAX_TRANSACTION_BYTES, OperationState, Participant, Plan,
+    Preparation,
 };
 use std::path::Path;
 use std::time::Duration;
+use zerocopy::IntoBytes as _;
 
 fn serve(data: &Path) -> Server {
     let listen = vec!["fast+udp:host=127.0.0.1,port=0".to_owned(); 2];
@@ -310,14 +312,137 @@ impl Silent {
     }
 }
 
+/// Encodes an item of a batch: a request with its operation's id.
+fn item(request: &Request<'_>, id: OperationId) -> Vec<u8> {
+    let (header, key, value) = request.parts();
+    [header.with_id().as_bytes(), &id.bytes(), key, value].concat()
+}
+
+/// Returns the counter of a node.
+fn counter(client: &mut Client, table: &TableRecord, name: &str) -> u64 {
+    let stats = client.server_stats(&table.tablets[0].locator).expect("counters");
+    stats.iter().find(|counter| counter.name == name).expect("a counter").value
+}
+
+#[test]
+fn a_server_commits_what_it_prepares_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = serve(dir.path());
+    let mut client = client_of(&server);
+    let [here, _] = two_tables(&mut client);
+    let table = Table(here.id);
+    let result = client.transact(|transaction| {
+        transaction.put(table, b"a", b"1");
+        transaction.put(table, b"b", b"2");
+        transaction.remove(table, b"c");
+        Ok::<_, Error>(())
+    });
+    assert_eq!(result, Ok(()));
+    // The client has nothing more to say, and nothing is left of the transaction.
+    assert_eq!(client.core_mut().transactions(), 0);
+    assert_eq!(counter(&mut client, &here, "prepared_operations"), 0);
+    assert_eq!(counter(&mut client, &here, "prepares_total"), 3);
+    assert_eq!(value(&mut client, table, b"a").expect("there"), b"1");
+    // A single change is not prepared.
+    let result = client.transact(|transaction| {
+        let seen = transaction.get(table, b"a")?.expect("there");
+        transaction.put(table, b"a", [&seen[..], b"1"].concat());
+        Ok::<_, Error>(())
+    });
+    assert_eq!(result, Ok(()));
+    let result = client.transact(|transaction| {
+        transaction.remove(table, b"never");
+        Ok::<_, Error>(())
+    });
+    assert_eq!(result, Ok(()));
+    assert_eq!(value(&mut client, table, b"a").expect("there"), b"11");
+    assert_eq!(counter(&mut client, &here, "prepares_total"), 3);
+    server.stop().expect("stopped");
+}
+
+/// The server leaves the decision to the client if a batch is not one whole transaction, or if not
+/// all of it can be prepared.
+#[test]
+fn a_server_commits_whole_transactions_only() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = serve(dir.path());
+    let mut client = client_of(&server);
+    let [here, there] = two_tables(&mut client);
+    let table = Table(here.id);
+    let mut at = ByHand::at(&here.tablets[0].locator);
+    let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+    let participant = |slot: u16, key: &[u8], client: u64| Participant {
+        table: here.id,
+        position: position(here.seed, here.id, key),
+        id: OperationId { client, slot, sequence: 1, resent: false },
+    };
+    let of = |client: u64| -> Vec<Participant> {
+        (0..).zip(keys).map(|(slot, key)| participant(slot, key, client)).collect()
+    };
+    // Sends the prepares of these operations in one batch, and returns each answer's status and
+    // number.
+    let mut send = |operations: &[(usize, &[Participant])], condition: Condition| {
+        let mut items = Vec::new();
+        for &(index, named) in operations {
+            let plan = Plan::encode(TransactionAction::Write(b"new"), named);
+            let plan = Plan::parse(&plan).expect("valid");
+            let request = Request::Prepare { table: here.id, key: keys[index], condition, plan };
+            let id = named.iter().map(|one| one.id).find(|id| usize::from(id.slot) == index);
+            push_item(&mut items, &[&item(&request, id.expect("named"))]);
+        }
+        let items = BatchItems::parse(&items).expect("valid");
+        let (status, _, body) = at.send(&Request::Batch { items }, None);
+        assert_eq!(status, Status::Ok);
+        let answers = BatchItems::parse(&body).expect("answers");
+        answers
+            .map(|item| Answer::parse(item).map(|answer| (answer.status, answer.number)))
+            .collect::<Option<Vec<_>>>()
+            .expect("answers")
+    };
+    let ok = (Status::Ok, 0);
+    // One operation is missing.
+    let all = of(1);
+    assert_eq!(send(&[(0, &all), (1, &all)], Condition::None), [ok; 2]);
+    // An operation is there twice in place of another.
+    let all = of(2);
+    let locked = (Status::Aborted, 0);
+    assert_eq!(send(&[(2, &all), (2, &all), (2, &all)], Condition::None), [ok; 3]);
+    assert_eq!(send(&[(0, &all), (1, &all)], Condition::None), [locked; 2]);
+    // The operations name different ones.
+    let (all, other) = (of(3), [of(3), vec![participant(7, b"z", 3)]].concat());
+    let named = [(0, &all[..]), (1, &other[..]), (2, &all[..])];
+    assert!(send(&named, Condition::None).iter().all(|&answer| answer == locked));
+    assert_eq!(value(&mut client, Table(there.id), b"a"), None);
+    // The servers abort the first two transactions after a second, and the third is none.
+    wait_until_ended(&mut client, &[here.clone(), there]);
+    assert_eq!(value(&mut client, table, b"a"), None);
+    // Here the condition of all three does not hold for one.
+    client.put(table, b"b", b"old").expect("written");
+    let all = of(4);
+    let named = [(0, &all[..]), (1, &all[..]), (2, &all[..])];
+    let answers = send(&named, Condition::Absent);
+    assert_eq!(
+        answers.iter().map(|answer| answer.0).collect::<Vec<_>>(),
+        [Status::Ok, Status::Conflict, Status::Ok]
+    );
+    assert_eq!(answers[2].1, Preparation::Prepared as u64);
+    wait_until_ended(&mut client, &[here.clone(), here.clone()]);
+    assert_eq!(value(&mut client, table, b"a"), None);
+    // A whole one, twice.
+    let all = of(5);
+    let named = [(0, &all[..]), (1, &all[..]), (2, &all[..])];
+    for _ in 0..2 {
+        let answers = send(&named, Condition::None);
+        assert_eq!(answers[2], (Status::Ok, Preparation::Ended as u64));
+    }
+    assert_eq!(value(&mut client, table, b"b").expect("there"), b"new");
+    server.stop().expect("stopped");
+}
+
 /// Waits until no server has a prepared operation.
 fn wait_until_ended(client: &mut Client, tables: &[TableRecord; 2]) {
     for table in tables {
-        let ended = || {
-            let stats = client.server_stats(&table.tablets[0].locator).expect("counters");
-            let left = stats.iter().find(|counter| counter.name == "prepared_operations");
-            left.is_some_and(|left| left.value == 0)
-        };
+        let ended = || counter(client, table, "prepared_operations") == 0;
         assert!(wait_until(PATIENCE, Duration::from_millis(20), ended), "they are still prepared");
     }
 }

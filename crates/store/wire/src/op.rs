@@ -177,7 +177,8 @@ pub enum Request<'a> {
     },
     /// To a master: prepare this operation of a transaction, which must have an id. `Ok`: it is
     /// prepared, and its object is locked. `Conflict`: the condition does not hold. `Aborted`:
-    /// another transaction locks the object, or this operation was aborted. See
+    /// another transaction locks the object, or this operation was aborted. `number`: the
+    /// [preparation](crate::transaction::Preparation) of the transaction. See
     /// [`crate::transaction`].
     Prepare {
         /// Table id.

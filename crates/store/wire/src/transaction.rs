@@ -18,6 +18,11 @@
 //!    server removes its prepared entry. Until then the entry and the completion prove to the other
 //!    participants how the transaction was decided, however long these are away.
 //!
+//! If one batch has the prepares of all operations, in the order of the participants, and all
+//! succeed, then the server does the rest by itself. It says in the answer to the last of them how
+//! far it has come: see [`Preparation`]. A transaction that changes a single object needs no
+//! prepare: the client sends the change, with its condition.
+//!
 //! If the client is silent, any server that has a prepared entry does the same in its place. It
 //! first asks all participants ([`Decision::Vote`]). A server that never prepared the operation
 //! writes that the operation is aborted before it answers so, and refuses to prepare it later.
@@ -209,9 +214,51 @@ impl<'a> Plan<'a> {
         self.participants().find(|one| one.is(table, id))
     }
 
+    /// Returns an operation of the transaction.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn participant_at(&self, index: usize) -> Participant {
+        Participant::of(&self.participants[index])
+    }
+
+    /// Returns whether another plan is for an operation of the same transaction.
+    #[must_use]
+    pub fn has_same_participants(&self, other: &Self) -> bool {
+        self.participants == other.participants
+    }
+
     /// Returns all operations of the transaction.
     pub fn participants(&self) -> impl ExactSizeIterator<Item = Participant> + use<'a> {
         self.participants.iter().map(Participant::of)
+    }
+}
+
+/// How far a server has brought a transaction when it answers the prepare of an operation: the
+/// `number` of the answer.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Preparation {
+    /// The operation is prepared.
+    #[default]
+    Prepared = 0,
+    /// All operations are prepared, and the server will commit them. The client still has to send
+    /// its decisions before it uses the operations' slots again, but nothing waits for them.
+    Decided = 1,
+    /// All operations are committed and ended.
+    Ended = 2,
+}
+
+impl Preparation {
+    /// Returns the preparation of this code; an unknown one counts as [`Preparation::Prepared`].
+    #[must_use]
+    pub fn of(code: u64) -> Self {
+        match code {
+            1 => Self::Decided,
+            2 => Self::Ended,
+            _ => Self::Prepared,
+        }
     }
 }
 

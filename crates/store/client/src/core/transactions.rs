@@ -10,7 +10,7 @@ use sprat_wire::op::{Answer, Condition, Request, Status};
 use sprat_wire::tablet::position;
 use sprat_wire::transaction::{
     Decision, MAX_TRANSACTION, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_KEY, OperationState,
-    Participant, Plan, TransactionAction, Votes,
+    Participant, Plan, Preparation, TransactionAction, Votes,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,6 +30,16 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait before votes or decisions are sent again that had no usable answer.
 const AGAIN: Duration = Duration::from_millis(20);
 
+/// How long a client keeps the decisions of transactions that their server has decided by itself,
+/// so that those of several transactions share a request.
+const FORMAL_DELAY: Duration = Duration::from_millis(2);
+
+/// Number of operations with such decisions at which the client sends them at once.
+const FORMAL_TOGETHER: usize = 64;
+
+/// The result of a transaction that is committed.
+const DONE: Answer<'_> = Answer { status: Status::Ok, more: false, count: 0, number: 0, body: &[] };
+
 /// An operation of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionOperation<'a> {
@@ -41,6 +51,20 @@ pub struct TransactionOperation<'a> {
     pub condition: Condition,
     /// What the operation does.
     pub action: TransactionAction<'a>,
+}
+
+impl<'a> TransactionOperation<'a> {
+    /// Returns the request that does the same without a transaction; `None` if there is none.
+    fn alone(&self) -> Option<Request<'a>> {
+        let Self { table, key, condition, action } = *self;
+        match action {
+            TransactionAction::Check => None,
+            TransactionAction::Write(value) => {
+                Some(Request::Write { table, key, value, condition })
+            }
+            TransactionAction::Remove => Some(Request::Remove { table, key, condition }),
+        }
+    }
 }
 
 /// The step of a transaction; each is a request for some of the operations.
@@ -56,15 +80,20 @@ enum Step {
 pub(super) struct Transactions {
     /// By number.
     all: BTreeMap<u64, Transaction>,
+    /// Transactions that are a single change, by number: the caller's tag, and the table.
+    alone: BTreeMap<u64, (u64, u32)>,
     /// Number of the last transaction.
     last: u64,
     /// When the first of them sends requests again.
     due: Nanos,
+    /// Number of operations whose decisions wait for those of others: see [`FORMAL_TOGETHER`].
+    formal: usize,
 }
 
 impl Default for Transactions {
     fn default() -> Self {
-        Self { all: BTreeMap::new(), last: 0, due: Nanos::NEVER }
+        let (all, alone) = (BTreeMap::new(), BTreeMap::new());
+        Self { all, alone, last: 0, due: Nanos::NEVER, formal: 0 }
     }
 }
 
@@ -85,6 +114,8 @@ struct Transaction {
     /// is ended.
     slots: Vec<u32>,
     step: Step,
+    /// How far a server has brought the transaction by itself.
+    preparation: Preparation,
     /// The operations for which the step still has to be done, by their indices.
     todo: Vec<usize>,
     /// Number of requests of the step without answer.
@@ -98,8 +129,9 @@ struct Transaction {
     /// Operations that were certainly not prepared.
     absent: Vec<usize>,
     votes: Votes,
-    /// Whether a table was dropped, so that an operation on it could not be prepared.
-    dropped: bool,
+    /// Whether an operation was not prepared and its table may have been dropped, so that the
+    /// servers take the operation for prepared.
+    perhaps_dropped: bool,
     /// Whether a server refused a decision, so that the slots must never be used again.
     stuck: bool,
 }
@@ -108,6 +140,7 @@ impl Transaction {
     /// Makes a transaction whose operations are being prepared.
     fn new(number: u64, tag: u64, participants: Vec<Participant>, slots: Vec<u32>) -> Self {
         Self {
+            preparation: Preparation::Prepared,
             number,
             tag: Some(tag),
             slots,
@@ -119,7 +152,7 @@ impl Transaction {
             unknown: None,
             absent: Vec::new(),
             votes: Votes::default(),
-            dropped: false,
+            perhaps_dropped: false,
             stuck: false,
             participants,
         }
@@ -129,6 +162,12 @@ impl Transaction {
         let Step::Decide(decision) = self.step else { unreachable!("prepares are sent once") };
         let Participant { table, position, .. } = self.participants[at];
         Request::Decide { table, position, id, decision }
+    }
+
+    /// Returns whether its server has decided the transaction by itself, so that nothing waits for
+    /// the client's decisions.
+    fn is_formal(&self) -> bool {
+        self.preparation == Preparation::Decided && self.tag.is_none()
     }
 
     fn tag(&self, at: usize) -> u64 {
@@ -145,17 +184,31 @@ impl Transaction {
             _ => Err(Error::of_answer(&answer.answer(), server, table, "")),
         });
         match (self.step, answer) {
-            (Step::Prepare, Ok(_)) => {}
+            (Step::Prepare, Ok(number)) => {
+                self.preparation = self.preparation.max(Preparation::of(number));
+            }
             (Step::Prepare, Err(error)) if error.is_indeterminate() => {
                 self.unknown.get_or_insert(error);
             }
             (Step::Prepare, Err(error)) => {
-                self.dropped |= matches!(error, Error::TableDropped(_));
+                // Without an answer, a dropped table looks like one whose server is away.
+                self.perhaps_dropped |= matches!(
+                    error,
+                    Error::TableDropped(_) | Error::Timeout { .. } | Error::Recovering { .. }
+                );
                 self.absent.push(at);
                 self.refused.get_or_insert(error);
             }
             (Step::Decide(Decision::Vote), Ok(number)) => {
                 self.votes.add(OperationState::of(number).unwrap_or(OperationState::Aborted));
+            }
+            (Step::Decide(Decision::Abort), Ok(number))
+                if OperationState::of(number) == Some(OperationState::Committed) =>
+            {
+                // Another server has ended the transaction, without the table that was dropped.
+                let (server, waited) = (server.to_owned(), DECISION_TIMEOUT);
+                self.unknown.get_or_insert(Error::Indeterminate { server, waited });
+                self.refused = None;
             }
             (Step::Decide(_), Ok(_) | Err(Error::TableDropped(_))) => {}
             (Step::Decide(_), Err(error)) if error.may_pass() => return false,
@@ -169,6 +222,7 @@ impl Transaction {
         let decision = match self.step {
             Step::Prepare if self.refused.is_some() => Decision::Abort,
             Step::Prepare if self.unknown.is_some() => Decision::Vote,
+            Step::Prepare if self.preparation == Preparation::Ended => return None,
             Step::Prepare => Decision::Commit,
             Step::Decide(Decision::Vote) => self.votes.decision(),
             Step::Decide(Decision::Commit | Decision::Abort) => Decision::End,
@@ -182,12 +236,15 @@ impl Transaction {
 
 impl Core {
     /// Submits a transaction. [`poll`](Self::poll) reports with `tag` that it is committed, or why
-    /// it is not, by `deadline` at the latest. [`Error::TransactionConflict`]: a condition did not
-    /// hold, or another transaction locks an object; nothing was changed.
+    /// it is not, by `deadline` at the latest. If by then some operations are prepared and others
+    /// have had no answer, it first waits until their servers have acknowledged that the
+    /// transaction is aborted. [`Error::TransactionConflict`]: a condition did not hold, or another
+    /// transaction locks an object; nothing was changed.
     ///
-    /// When the result is reported, the client still has to tell the servers, so the caller should
-    /// go on polling: see [`transactions`](Self::transactions). If it does not, the servers find
-    /// out among themselves after a second, and until then the objects are locked.
+    /// When the result is reported, the client may still have to tell the servers, so the caller
+    /// should go on polling: see [`transactions`](Self::transactions). If it does not, the servers
+    /// find out among themselves after a second. Until then the objects are locked, unless one
+    /// server has all of them.
     ///
     /// # Errors
     /// [`Error::BadTransaction`] when there are no operations, or two on one object, or too many,
@@ -209,6 +266,11 @@ impl Core {
         for TransactionOperation { table, key, .. } in operations {
             let place = self.tables.get(*table).ok_or(Error::TableDropped(*table))?;
             places.push((*table, position(place.seed, *table, key)));
+        }
+        if let [operation] = operations
+            && let Some(request) = operation.alone()
+        {
+            return self.change_alone(now, tag, &request, deadline);
         }
         let slots = self.calls.take_slots(operations.len())?;
         let participant = |((table, position), &slot): ((u32, u64), &u32)| Participant {
@@ -238,11 +300,29 @@ impl Core {
         Ok(())
     }
 
+    /// Begins a transaction that is a single change.
+    fn change_alone(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
+        let (table, _) = request.object().expect("a change of an object");
+        let number = self.transactions.last + 1;
+        let own_tag = TRANSACTION_TAG | number << INDEX_BITS;
+        let destination = self.destination(table, request);
+        self.begin(now, own_tag, destination, request, deadline)?;
+        self.transactions.last = number;
+        self.transactions.alone.insert(number, (tag, table));
+        Ok(())
+    }
+
     /// Returns the number of transactions in progress. A transaction ends when all its servers have
     /// acknowledged the decision.
     #[must_use]
     pub fn transactions(&self) -> usize {
-        self.transactions.all.len()
+        self.transactions.all.len() + self.transactions.alone.len()
     }
 
     /// Takes the answers to requests of transactions, and sends requests again that are due.
@@ -259,9 +339,14 @@ impl Core {
             self.transaction_answered(now, tag, answer, sink);
         }
         if now >= self.transactions.due {
-            let waiting = self.transactions.all.values().filter(|one| one.again_at <= now);
-            let due: Vec<u64> = waiting.map(|one| one.number).collect();
-            due.into_iter().for_each(|number| self.send_step(now, number));
+            let all = self.transactions.all.values();
+            // Formal decisions go together, although some could wait longer.
+            let is_due = |one: &&Transaction| {
+                one.again_at <= now || one.is_formal() && one.again_at < Nanos::NEVER
+            };
+            let due: Vec<u64> = all.filter(is_due).map(|one| one.number).collect();
+            self.transactions.formal = 0;
+            self.send_steps(now, &due);
             let again = self.transactions.all.values().map(|one| one.again_at);
             self.transactions.due = again.min().unwrap_or(Nanos::NEVER);
         }
@@ -278,6 +363,15 @@ impl Core {
         let number = (tag & !TRANSACTION_TAG) >> INDEX_BITS;
         let at = usize::try_from(tag & ((1 << INDEX_BITS) - 1)).expect("a few bits");
         let server = self.coordinator().peer.to_string();
+        if let Some((tag, table)) = self.transactions.alone.remove(&number) {
+            let done = answer.and_then(|answer| match answer.status {
+                // `NotFound`: there is nothing to remove.
+                Status::Ok | Status::NotFound => Ok(DONE),
+                Status::Conflict => Err(Error::TransactionConflict),
+                _ => Err(Error::of_answer(&answer.answer(), &server, table, "")),
+            });
+            return sink(tag, done);
+        }
         let transaction = self.transaction(number);
         if !transaction.take(at, answer, &server) {
             transaction.todo.push(at);
@@ -298,16 +392,20 @@ impl Core {
         let next = transaction.next_step();
         // If a table was dropped, the servers take the operation on it for prepared. So the caller
         // must not learn that the transaction is aborted before all servers have learned it.
-        let waits = transaction.dropped && step == Step::Prepare && next.is_some();
+        let waits = transaction.perhaps_dropped && step == Step::Prepare && next.is_some();
         if let Some(tag) = transaction.tag.take_if(|_| !waits) {
             let error = transaction.refused.take().or(transaction.unknown.take());
-            let done = Answer { status: Status::Ok, more: false, count: 0, number: 0, body: &[] };
-            sink(tag, error.map_or(Ok(done), Err));
+            sink(tag, error.map_or(Ok(DONE), Err));
         }
         match next {
             Some(step) => {
-                self.transaction(number).step = step;
-                self.send_step(now, number);
+                let transaction = self.transaction(number);
+                transaction.step = step;
+                if transaction.is_formal() {
+                    self.send_formally(now, number);
+                } else {
+                    self.send_steps(now, &[number]);
+                }
             }
             None => self.end_transaction(number),
         }
@@ -327,10 +425,17 @@ impl Core {
         }
     }
 
-    /// Sends the requests of a transaction's step for the operations for which it has to be done.
+    /// Sends the requests of transactions' steps, for the operations for which they have to be
+    /// done.
+    fn send_steps(&mut self, now: Nanos, numbers: &[u64]) {
+        let outer = self.gathered.replace(Vec::new());
+        numbers.iter().for_each(|&number| self.send_step(now, number));
+        self.send_batch(now);
+        self.gathered = outer;
+    }
+
     fn send_step(&mut self, now: Nanos, number: u64) {
         let todo = std::mem::take(&mut self.transaction(number).todo);
-        let outer = self.gathered.replace(Vec::new());
         let mut unsent = Vec::new();
         for &at in &todo {
             let transaction = self.transaction(number);
@@ -342,14 +447,22 @@ impl Core {
                 unsent.push(at);
             }
         }
-        self.send_batch(now);
-        self.gathered = outer;
         let transaction = self.transaction(number);
         transaction.missing = todo.len() - unsent.len();
         (transaction.todo, transaction.again_at) = (unsent, Nanos::NEVER);
         if transaction.missing == 0 {
             self.send_again(now, number);
         }
+    }
+
+    /// Lets a transaction wait that its server has decided by itself, until there are more.
+    fn send_formally(&mut self, now: Nanos, number: u64) {
+        let transaction = self.transaction(number);
+        transaction.again_at = now + FORMAL_DELAY;
+        let operations = transaction.todo.len();
+        self.transactions.formal += operations;
+        let due = if self.transactions.formal < FORMAL_TOGETHER { now + FORMAL_DELAY } else { now };
+        self.transactions.due = self.transactions.due.min(due);
     }
 
     /// Lets a transaction wait before it sends requests again.

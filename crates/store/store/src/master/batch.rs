@@ -1,6 +1,7 @@
 //! Executes the operations of a batch one after another, and answers them in one response.
 
 use super::body::MasterBody;
+use super::deciding::WholeTransaction;
 use super::operations::BUSY_MICROS;
 use super::{Master, PREFETCH_DISTANCE};
 use crate::answers::answer;
@@ -32,6 +33,7 @@ impl<D: Disk> Master<D> {
         let mut answers = std::mem::take(&mut self.batch_answers);
         let mut repeat = Repeat::Reexecute;
         self.batch_position = Some(0);
+        let mut transaction = WholeTransaction::new(items.len());
         let mut ahead = items;
         ahead.by_ref().take(AHEAD).for_each(|item| self.prefetch(item));
         for item in items {
@@ -44,7 +46,11 @@ impl<D: Disk> Master<D> {
                     if !request.is_idempotent() {
                         repeat = Repeat::Retain;
                     }
-                    self.dispatch(now, id, &request, operation.as_ref())
+                    let outcome = self.dispatch(now, id, &request, operation.as_ref());
+                    match transaction.add(&request, operation.as_ref(), &outcome) {
+                        Some(plan) => self.settle(id, &plan),
+                        None => outcome,
+                    }
                 }
                 Ok(_) | Err(_) => {
                     self.counts.malformed += 1;

@@ -3,6 +3,7 @@
 
 mod batch;
 mod body;
+mod deciding;
 mod durable;
 mod inbox;
 mod loads;
@@ -28,6 +29,7 @@ use crate::moving::{MigrationSources, MigrationTargets};
 use crate::node::{Caller, Service};
 use crate::replication::{Outlook, Replicator};
 use body::HeldBodies;
+use deciding::OwnDecisions;
 use durable::Durable;
 use loads::{Loads, RequestCounts};
 use pace::Pace;
@@ -122,6 +124,7 @@ pub struct Master<D: Disk> {
     served: ServedTablets,
     recoveries: Recoveries,
     resolver: Resolver,
+    own_decisions: OwnDecisions,
     migration_targets: MigrationTargets,
     migration_sources: MigrationSources,
     loads: Loads,
@@ -178,6 +181,7 @@ impl<D: Disk> Master<D> {
             served: ServedTablets::default(),
             recoveries: Recoveries::default(),
             resolver: Resolver::default(),
+            own_decisions: OwnDecisions::default(),
             migration_targets: MigrationTargets::default(),
             migration_sources: MigrationSources::default(),
             loads: Loads::default(),
@@ -523,7 +527,7 @@ impl<D: Disk> Service for Master<D> {
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
-            worked |= self.poll_resolver(now);
+            worked |= self.poll_decisions(now) | self.poll_resolver(now);
         }
         worked
             | (self.recoveries.has_forgotten()

@@ -219,7 +219,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Decides an operation on an object of this server; `None` if that is not possible now.
-    fn decide_here(
+    pub(super) fn decide_here(
         &mut self,
         now: Nanos,
         participant: &Participant,

@@ -1,0 +1,120 @@
+//! Transactions that this server commits by itself, because one batch has prepared all their
+//! operations here. The client then sends no decision while its caller waits, and the objects are
+//! not locked until one arrives. See [`sprat_wire::transaction`].
+
+use super::Master;
+use super::body::MasterBody;
+use super::durable::Durable;
+use crate::answers::answer;
+use sprat_disk::Disk;
+use sprat_net::Nanos;
+use sprat_rpc::{Outcome, Repeat, RequestId};
+use sprat_wire::once::OperationId;
+use sprat_wire::op::{Answer, Request, Status};
+use sprat_wire::transaction::{Decision, Participant, Plan, Preparation};
+use std::collections::VecDeque;
+
+/// The largest number of transactions that wait until they may be committed. Further ones are
+/// decided by their clients, as if the server had prepared only a part of them.
+const MAX_DECISIONS: usize = super::MAX_WAITING;
+
+/// Finds out, while a batch is executed, whether it is one whole transaction and whether all of it
+/// is prepared.
+pub(super) struct WholeTransaction<'a> {
+    items: usize,
+    seen: usize,
+    /// The plan of the first operation; `None` once the batch is known to be something else, or an
+    /// operation is not prepared.
+    plan: Option<Plan<'a>>,
+}
+
+impl<'a> WholeTransaction<'a> {
+    /// Begins with a batch of `items` operations.
+    pub(super) fn new(items: usize) -> Self {
+        Self { items, seen: 0, plan: None }
+    }
+
+    /// Adds the next operation of the batch, and its outcome. Returns the transaction's plan if
+    /// this is the last operation, and the batch is one transaction that is prepared.
+    pub(super) fn add(
+        &mut self,
+        request: &Request<'a>,
+        operation: Option<&OperationId>,
+        outcome: &Outcome<MasterBody>,
+    ) -> Option<Plan<'a>> {
+        let at = self.seen;
+        self.seen += 1;
+        let Request::Prepare { table, plan, .. } = *request else {
+            self.plan = None;
+            return None;
+        };
+        if at == 0 && plan.participants().len() == self.items {
+            self.plan = Some(plan);
+        }
+        self.plan = self.plan.filter(|first| {
+            first.has_same_participants(&plan)
+                && operation.is_some_and(|id| plan.participant_at(at).is(table, id))
+                && is_ok(outcome)
+        });
+        self.plan.filter(|_| self.seen == self.items)
+    }
+}
+
+fn is_ok(outcome: &Outcome<MasterBody>) -> bool {
+    let Outcome::Reply(reply) = outcome else { return false };
+    Answer::parse(reply.head()).is_some_and(|answer| answer.status == Status::Ok)
+}
+
+/// Transactions that are prepared, each with the log position up to which the log must be durable
+/// before they are committed.
+pub(super) type OwnDecisions = VecDeque<(u64, Vec<Participant>)>;
+
+impl<D: Disk> Master<D> {
+    /// Ends a transaction all of whose operations are prepared here, as far as that is possible
+    /// now. Returns the reply to its last operation.
+    ///
+    /// A log on one disk comes back with the beginning that was durable. So the change of the first
+    /// operation may follow the prepared entries at once: where it is, these are too. A log that
+    /// other servers keep is recovered by several servers, of which one may read a replica with the
+    /// change of its operation, and another one a shorter replica without the prepared entry of
+    /// its own. So these entries must be durable first.
+    pub(super) fn settle(&mut self, id: RequestId, plan: &Plan<'_>) -> Outcome<MasterBody> {
+        let preparation = match self.durable {
+            Durable::Servers(_) if self.own_decisions.len() < MAX_DECISIONS => {
+                let position = self.log.position();
+                self.own_decisions.push_back((position, plan.participants().collect()));
+                Preparation::Decided
+            }
+            Durable::Servers(_) => Preparation::Prepared,
+            Durable::Nothing | Durable::Disk(..) => self.settle_now(plan),
+        };
+        self.acknowledge(id, answer(Status::Ok, false, 0, preparation as u64, Repeat::Retain))
+    }
+
+    fn settle_now(&mut self, plan: &Plan<'_>) -> Preparation {
+        for decision in [Decision::Commit, Decision::End] {
+            for participant in plan.participants() {
+                if self.carry_out(&participant, decision).is_err() {
+                    return Preparation::Prepared;
+                }
+            }
+        }
+        Preparation::Ended
+    }
+
+    /// Commits the transactions whose prepared entries have become durable. Returns whether there
+    /// were any. What cannot be committed now is left to the client.
+    pub(super) fn poll_decisions(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        while let Some(&(position, _)) = self.own_decisions.front()
+            && self.is_durable(position)
+            && let Some((_, participants)) = self.own_decisions.pop_front()
+        {
+            worked = true;
+            for participant in &participants {
+                self.decide_here(now, participant, Decision::Commit);
+            }
+        }
+        worked
+    }
+}
