@@ -3,7 +3,9 @@
 
 use crate::support;
 use sprat_chance::Chance;
-use sprat_client::{Client, Error, Options, Table};
+use sprat_client::{
+    Client, Condition, Error, Options, Table, TransactionAction, TransactionOperation,
+};
 use sprat_testing::until;
 use sprat_wire::op::{Request, TableRecord};
 use sprat_wire::tablet::position;
@@ -189,6 +191,136 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Expected>)
     }
 }
 
+/// Number of accounts of the bank, and of clients that move amounts between them.
+const ACCOUNTS: u64 = 8;
+const TELLERS: u64 = 2;
+
+/// A client that moves amounts between accounts of different tables, whose sum never changes. Each
+/// transaction also counts itself in an object of the teller.
+struct Teller {
+    client: Client,
+    tables: Vec<Table>,
+    random: Chance,
+    /// The key of the teller's count, in the first table.
+    key: Vec<u8>,
+    /// Transfers that were acknowledged, and later ones with an unknown outcome.
+    done: u64,
+    perhaps: u64,
+}
+
+fn account(tables: &[Table], number: u64) -> (Table, Vec<u8>) {
+    let table = usize::try_from(number).expect("small") % tables.len();
+    (tables[table], format!("account {number}").into_bytes())
+}
+
+fn number_of(value: Option<Vec<u8>>) -> i64 {
+    value.map_or(0, |value| i64::from_le_bytes(value.try_into().expect("8 bytes")))
+}
+
+impl Teller {
+    fn new(coordinator: &str, tables: usize, number: u64) -> Self {
+        let (client, tables) = client_with_tables(coordinator, tables);
+        let (random, key) = (Chance::new(number), format!("teller {number}").into_bytes());
+        Self { client, tables, random, key, done: 0, perhaps: 0 }
+    }
+
+    /// Chooses two accounts.
+    fn draw(&mut self) -> [(Table, Vec<u8>); 2] {
+        let from = self.random.modulo(ACCOUNTS);
+        let to = (from + 1 + self.random.modulo(ACCOUNTS - 1)) % ACCOUNTS;
+        [from, to].map(|number| account(&self.tables, number))
+    }
+
+    fn transfer(&mut self) {
+        let [from, to] = self.draw();
+        let amount = i64::try_from(self.random.modulo(100)).expect("small");
+        let Self { client, tables, key, .. } = self;
+        let counted = client.transact(|transaction| {
+            for ((table, key), amount) in [(&from, -amount), (&to, amount)] {
+                let balance = number_of(transaction.get(*table, key)?) + amount;
+                transaction.put(*table, key, balance.to_le_bytes());
+            }
+            let count = number_of(transaction.get(tables[0], key)?) + 1;
+            transaction.put(tables[0], key, count.to_le_bytes());
+            Ok::<_, Error>(count.cast_unsigned())
+        });
+        match counted {
+            Ok(count) => {
+                let fits = self.done + 1..=self.done + 1 + self.perhaps;
+                assert!(fits.contains(&count), "transfer {count}, it should be one of {fits:?}");
+                (self.done, self.perhaps) = (count, 0);
+            }
+            Err(error) if error.is_indeterminate() => self.perhaps += 1,
+            Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TransactionConflict) => {} // it was not executed
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Begins a transfer, and leaves it to the servers: the client that sent it is gone.
+    fn vanish(&mut self, coordinator: &str) {
+        let accounts = self.draw();
+        let (mut client, _) = client_with_tables(coordinator, self.tables.len());
+        let amounts: Vec<_> = accounts
+            .iter()
+            .zip([-1, 1])
+            .filter_map(|((table, key), amount)| {
+                let found = client.get(*table, key).ok()?;
+                let condition = found
+                    .as_ref()
+                    .map_or(Condition::Absent, |object| Condition::Version(object.version));
+                let balance = number_of(found.map(|object| object.value)) + amount;
+                Some((*table, key, condition, balance.to_le_bytes()))
+            })
+            .collect();
+        let operations: Vec<_> = amounts
+            .iter()
+            .map(|(table, key, condition, value)| TransactionOperation {
+                table: table.0,
+                key,
+                condition: *condition,
+                action: TransactionAction::Write(value),
+            })
+            .collect();
+        if operations.len() == accounts.len() {
+            let (now, deadline) = (client.now(), client.now() + PATIENCE);
+            let core = client.core_mut();
+            core.submit_transaction(now, 1, &operations, deadline).expect("within limits");
+            core.flush();
+        }
+    }
+
+    /// Reads all accounts in a transaction.
+    fn audit(&mut self) -> Result<(), Error> {
+        let accounts: Vec<_> = (0..ACCOUNTS).map(|number| account(&self.tables, number)).collect();
+        let keys: Vec<_> = accounts.iter().map(|(table, key)| (*table, &key[..])).collect();
+        let balances = self.client.transact(|transaction| transaction.get_many(&keys))?;
+        let balances: Vec<i64> = balances.into_iter().map(number_of).collect();
+        assert_eq!(balances.iter().sum::<i64>(), 0, "{balances:?}");
+        Ok(())
+    }
+
+    /// Makes transfers until `ends` is set, and then audits the accounts and its own count.
+    fn work(mut self, coordinator: &str, ends: &AtomicBool) -> u64 {
+        while !ends.load(Ordering::Acquire) {
+            match self.random.modulo(64) {
+                // Its accounts are locked for a second then.
+                0 => self.vanish(coordinator),
+                // While a server is away there may be no answer.
+                1..4 => drop(self.audit()),
+                _ => self.transfer(),
+            }
+        }
+        until("all accounts are read", || self.audit().is_ok());
+        let count = self.client.get(self.tables[0], &self.key).expect("it is there");
+        let count = number_of(count.map(|object| object.value)).cast_unsigned();
+        let fits = self.done..=self.done + self.perhaps;
+        assert!(fits.contains(&count), "{count} transfers, it should be one of {fits:?}");
+        count
+    }
+}
+
+/// Servers are killed while a client writes single objects, and others move amounts between
+/// accounts. Some of the latter vanish in the middle of a transaction.
 #[test]
 fn acknowledged_writes_survive_killed_servers() {
     let kills = std::env::var("SPRAT_KILLS")
@@ -201,20 +333,40 @@ fn acknowledged_writes_survive_killed_servers() {
             .collect();
         let mut known = BTreeMap::new();
         let mut random = Chance::new(kills + 1);
-        for kill in 0..kills {
-            let life = Duration::from_millis(200 + random.modulo(400));
-            write(&mut client, &tables, &mut known, &mut random, Instant::now() + life);
-            let victim = usize::try_from(random.modulo(SERVERS as u64)).expect("few");
-            cluster.servers[victim].as_mut().expect("it runs").kill();
-            let until = Instant::now() + Duration::from_secs(3);
-            let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
-            eprintln!(
-                "{durability}, kill {kill} of server {victim}: {done} writes, longest gap \
+        let (ends, coordinator) = (AtomicBool::new(false), cluster.coordinator.clone());
+        std::thread::scope(|scope| {
+            let tellers: Vec<_> = (0..TELLERS)
+                .map(|number| {
+                    let (coordinator, ends) = (&coordinator, &ends);
+                    let tables = tables.len();
+                    scope.spawn(move || {
+                        Teller::new(coordinator, tables, number).work(coordinator, ends)
+                    })
+                })
+                .collect();
+            let end = SetOnDrop(&ends);
+            for kill in 0..kills {
+                let life = Duration::from_millis(200 + random.modulo(400));
+                write(&mut client, &tables, &mut known, &mut random, Instant::now() + life);
+                let victim = usize::try_from(random.modulo(SERVERS as u64)).expect("few");
+                cluster.servers[victim].as_mut().expect("it runs").kill();
+                let until = Instant::now() + Duration::from_secs(3);
+                let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
+                eprintln!(
+                    "{durability}, kill {kill} of server {victim}: {done} writes, longest gap \
                  {longest:?}"
-            );
-            check(&mut client, &tables, &known);
-            cluster.start_server(victim);
-        }
+                );
+                check(&mut client, &tables, &known);
+                cluster.start_server(victim);
+            }
+            drop(end);
+            let transfers: u64 = tellers
+                .into_iter()
+                .map(|teller| teller.join().expect("no transfer is lost or doubled"))
+                .sum();
+            eprintln!("{durability}: {transfers} transfers");
+            assert!(transfers > 0);
+        });
         check(&mut client, &tables, &known);
     }
 }
