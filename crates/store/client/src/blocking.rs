@@ -16,7 +16,7 @@ use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
 use sprat_wire::tablet::Range;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ pub struct Client {
     timeout: Duration,
     tag: u64,
     /// Answers to submitted operations that the caller has not waited for yet.
-    stored: HashMap<u64, Result<StoredAnswer, Error>>,
+    stored: BTreeMap<u64, Result<StoredAnswer, Error>>,
     coordinator: Rc<str>,
 }
 
@@ -139,7 +139,7 @@ impl Client {
             start: Instant::now(),
             timeout: options.timeout,
             tag: 0,
-            stored: HashMap::new(),
+            stored: BTreeMap::new(),
             coordinator: options.coordinator.as_str().into(),
         })
     }

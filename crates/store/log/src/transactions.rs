@@ -128,6 +128,13 @@ impl Log {
         Some(Plan::parse(entry.value).expect("checked when it was written"))
     }
 
+    /// Returns the number of bytes of the prepared entry of an operation; `None` if it is not
+    /// prepared, or was ended.
+    #[must_use]
+    pub fn prepared_bytes(&self, participant: &Participant) -> Option<usize> {
+        self.prepared.get(participant).map(|entry| entry.len)
+    }
+
     /// Returns the key of the object that a prepared operation concerns.
     #[must_use]
     pub fn locked_key(&self, participant: &Participant) -> Option<&[u8]> {
@@ -227,19 +234,51 @@ impl Log {
         let Participant { table, id, .. } = *participant;
         let entry = self.entry(self.prepared_entry(table, &id).expect("it is prepared"));
         let key = parse_prepared_key(entry.key).expect("checked when it was written").0.to_vec();
-        let plan = Plan::parse(entry.value).expect("checked when it was written");
+        let plan = entry.value.to_vec();
+        let action = Plan::parse(&plan).expect("checked when it was written").action();
+        self.carry_out(participant, &key, action, Appender::Decision)
+    }
+
+    /// Commits an operation that is not prepared and not decided: the last one of a transaction of
+    /// which all others are prepared in this log. Wherever the log ends after a crash, it has
+    /// either prepared them and not this one, or has committed this one, and with it all.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    ///
+    /// # Panics
+    /// When the key or the value is over its limit: callers check input from outside.
+    pub fn commit_last(
+        &mut self,
+        participant: &Participant,
+        key: &[u8],
+        action: TransactionAction<'_>,
+    ) -> Result<(), Full> {
+        let position = self.hash(participant.table, key).reverse_bits();
+        let participant = Participant { position, ..*participant };
+        self.carry_out(&participant, key, action, Appender::Writer)
+    }
+
+    /// Writes an operation's change, if there is one, and its completion.
+    fn carry_out(
+        &mut self,
+        participant: &Participant,
+        key: &[u8],
+        action: TransactionAction<'_>,
+        appender: Appender,
+    ) -> Result<(), Full> {
+        let Participant { table, id, .. } = *participant;
         let operation = Operation { id, result: &[] };
-        let done = match plan.action() {
+        let done = match action {
             TransactionAction::Check => false,
             TransactionAction::Write(value) => {
-                let value = value.to_vec();
-                let value = (ValueType::Bytes, &value[..]);
-                self.write(table, &key, value, None, Some(&operation), Appender::Decision)?;
+                let value = (ValueType::Bytes, value);
+                self.write(table, key, value, None, Some(&operation), appender)?;
                 true
             }
-            TransactionAction::Remove => self.remove_once(table, &key, &operation)?.is_some(),
+            TransactionAction::Remove => self.remove_once(table, key, &operation)?.is_some(),
         };
-        if done { Ok(()) } else { self.complete_decided(participant, Status::Ok) }
+        if done { Ok(()) } else { self.complete_decided(participant, Status::Ok, appender) }
     }
 
     /// Aborts an operation that is not decided: writes its completion, so that it will not be
@@ -250,7 +289,7 @@ impl Log {
     pub fn abort(&mut self, participant: &Participant) -> Result<(), Full> {
         match self.decided(participant.table, &participant.id) {
             Some(_) => Ok(()),
-            None => self.complete_decided(participant, Status::Aborted),
+            None => self.complete_decided(participant, Status::Aborted, Appender::Decision),
         }
     }
 
@@ -267,13 +306,18 @@ impl Log {
         self.remove(participant.table | PREPARED, &key).map(drop)
     }
 
-    fn complete_decided(&mut self, participant: &Participant, status: Status) -> Result<(), Full> {
+    fn complete_decided(
+        &mut self,
+        participant: &Participant,
+        status: Status,
+        appender: Appender,
+    ) -> Result<(), Full> {
         let Participant { table, position, id } = participant;
         let position = self.prepared.get(participant).map_or(*position, |entry| entry.position);
         let completion =
             Completion { joined: false, status, version: 0, position: Some(position), result: &[] };
         let entry = (*table | COMPLETIONS, &id.key()[..], id.sequence);
-        self.write_completion(entry, &completion, Appender::Decision)
+        self.write_completion(entry, &completion, appender)
     }
 
     /// Adds an object that the hash table did not have to the index, if it is a prepared entry.

@@ -13,6 +13,7 @@ use sprat_wire::transaction::{
     Participant, Plan, Preparation, TransactionAction, Votes,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Tag bit of the requests of transactions; the other bits are the transaction's number and the
@@ -176,12 +177,12 @@ impl Transaction {
 
     /// Takes the answer to the request for an operation; returns whether the step is done for that
     /// operation.
-    fn take(&mut self, at: usize, answer: Result<OwnAnswer, Error>, server: &str) -> bool {
+    fn take(&mut self, at: usize, answer: Result<OwnAnswer, Error>, server: SocketAddr) -> bool {
         let table = self.participants[at].table;
         let answer = answer.and_then(|answer| match answer.status {
             Status::Ok => Ok(answer.number),
             Status::Conflict => Err(Error::TransactionConflict),
-            _ => Err(Error::of_answer(&answer.answer(), server, table, "")),
+            _ => Err(Error::of_answer(&answer.answer(), &server.to_string(), table, "")),
         });
         match (self.step, answer) {
             (Step::Prepare, Ok(number)) => {
@@ -206,7 +207,7 @@ impl Transaction {
                 if OperationState::of(number) == Some(OperationState::Committed) =>
             {
                 // Another server has ended the transaction, without the table that was dropped.
-                let (server, waited) = (server.to_owned(), DECISION_TIMEOUT);
+                let (server, waited) = (server.to_string(), DECISION_TIMEOUT);
                 self.unknown.get_or_insert(Error::Indeterminate { server, waited });
                 self.refused = None;
             }
@@ -362,18 +363,18 @@ impl Core {
     ) {
         let number = (tag & !TRANSACTION_TAG) >> INDEX_BITS;
         let at = usize::try_from(tag & ((1 << INDEX_BITS) - 1)).expect("a few bits");
-        let server = self.coordinator().peer.to_string();
+        let server = self.coordinator().peer;
         if let Some((tag, table)) = self.transactions.alone.remove(&number) {
             let done = answer.and_then(|answer| match answer.status {
                 // `NotFound`: there is nothing to remove.
                 Status::Ok | Status::NotFound => Ok(DONE),
                 Status::Conflict => Err(Error::TransactionConflict),
-                _ => Err(Error::of_answer(&answer.answer(), &server, table, "")),
+                _ => Err(Error::of_answer(&answer.answer(), &server.to_string(), table, "")),
             });
             return sink(tag, done);
         }
         let transaction = self.transaction(number);
-        if !transaction.take(at, answer, &server) {
+        if !transaction.take(at, answer, server) {
             transaction.todo.push(at);
         }
         transaction.missing -= 1;
@@ -383,7 +384,7 @@ impl Core {
         if !transaction.todo.is_empty() {
             if let Some(tag) = transaction.tag.take() {
                 // Of a transaction on a dropped table, which the servers may yet commit.
-                let waited = DECISION_TIMEOUT;
+                let (server, waited) = (server.to_string(), DECISION_TIMEOUT);
                 sink(tag, Err(Error::Indeterminate { server, waited }));
             }
             return self.send_again(now, number);
@@ -489,16 +490,22 @@ fn check(operations: &[TransactionOperation<'_>]) -> Result<(), Error> {
             operations.len()
         ));
     }
-    let (mut bytes, mut objects) = (0, BTreeSet::new());
-    for TransactionOperation { table, key, action, .. } in operations {
+    let mut bytes = 0;
+    for TransactionOperation { key, action, .. } in operations {
         if key.len() > MAX_TRANSACTION_KEY {
             return Err(Error::KeyTooLarge(key.len()));
         }
         let value = if let TransactionAction::Write(value) = action { value.len() } else { 0 };
         bytes += key.len() + value;
-        if !objects.insert((table, key)) {
-            return bad("two operations on one object".into());
-        }
+    }
+    let object = |operation: &TransactionOperation<'_>| (operation.table, operation.key.to_vec());
+    let ascend = |one: &TransactionOperation<'_>, next: &TransactionOperation<'_>| {
+        (one.table, one.key) < (next.table, next.key)
+    };
+    if !operations.is_sorted_by(ascend)
+        && operations.iter().map(object).collect::<BTreeSet<_>>().len() < operations.len()
+    {
+        return bad("two operations on one object".into());
     }
     if bytes > MAX_TRANSACTION_BYTES {
         return bad(format!(

@@ -35,6 +35,9 @@ impl<D: Disk> Master<D> {
         self.batch_position = Some(0);
         let mut transaction = WholeTransaction::new(items.len());
         let mut ahead = items;
+        if items.len() <= PREFETCH_DISTANCE {
+            ahead.by_ref().for_each(drop); // nothing to do between a key's two prefetches
+        }
         ahead.by_ref().take(AHEAD).for_each(|item| self.prefetch(item));
         for item in items {
             if let Some(item) = ahead.next() {
@@ -46,8 +49,12 @@ impl<D: Disk> Master<D> {
                     if !request.is_idempotent() {
                         repeat = Repeat::Retain;
                     }
-                    let outcome = self.dispatch(now, id, &request, operation.as_ref());
-                    match transaction.add(&request, operation.as_ref(), &outcome) {
+                    let operation = operation.as_ref();
+                    let is_last = transaction.add(&request, operation);
+                    self.commits_last = is_last && self.log_is_one();
+                    let outcome = self.dispatch(now, id, &request, operation);
+                    self.commits_last = false;
+                    match transaction.executed(&outcome) {
                         Some(plan) => self.settle(id, &plan),
                         None => outcome,
                     }

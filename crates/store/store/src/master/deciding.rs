@@ -7,6 +7,7 @@ use super::body::MasterBody;
 use super::durable::Durable;
 use crate::answers::answer;
 use sprat_disk::Disk;
+use sprat_log::Full;
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::once::OperationId;
@@ -34,19 +35,14 @@ impl<'a> WholeTransaction<'a> {
         Self { items, seen: 0, plan: None }
     }
 
-    /// Adds the next operation of the batch, and its outcome. Returns the transaction's plan if
-    /// this is the last operation, and the batch is one transaction that is prepared.
-    pub(super) fn add(
-        &mut self,
-        request: &Request<'a>,
-        operation: Option<&OperationId>,
-        outcome: &Outcome<MasterBody>,
-    ) -> Option<Plan<'a>> {
+    /// Adds the next operation of the batch, before it is executed. Returns whether it is the last
+    /// one of a transaction of which all others are prepared.
+    pub(super) fn add(&mut self, request: &Request<'a>, operation: Option<&OperationId>) -> bool {
         let at = self.seen;
         self.seen += 1;
         let Request::Prepare { table, plan, .. } = *request else {
             self.plan = None;
-            return None;
+            return false;
         };
         if at == 0 && plan.participants().len() == self.items {
             self.plan = Some(plan);
@@ -54,9 +50,19 @@ impl<'a> WholeTransaction<'a> {
         self.plan = self.plan.filter(|first| {
             first.has_same_participants(&plan)
                 && operation.is_some_and(|id| plan.participant_at(at).is(table, id))
-                && is_ok(outcome)
         });
-        self.plan.filter(|_| self.seen == self.items)
+        self.is_whole()
+    }
+
+    /// Adds the outcome of that operation. Returns the transaction's plan if all of it is prepared
+    /// now.
+    pub(super) fn executed(&mut self, outcome: &Outcome<MasterBody>) -> Option<Plan<'a>> {
+        self.plan = self.plan.filter(|_| is_ok(outcome));
+        self.plan.filter(|_| self.is_whole())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.plan.is_some() && self.seen == self.items
     }
 }
 
@@ -70,36 +76,39 @@ fn is_ok(outcome: &Outcome<MasterBody>) -> bool {
 pub(super) type OwnDecisions = VecDeque<(u64, Vec<Participant>)>;
 
 impl<D: Disk> Master<D> {
-    /// Ends a transaction all of whose operations are prepared here, as far as that is possible
-    /// now. Returns the reply to its last operation.
+    /// Returns whether a transaction may be committed as soon as it is prepared.
     ///
-    /// A log on one disk comes back with the beginning that was durable. So the change of the first
-    /// operation may follow the prepared entries at once: where it is, these are too. A log that
-    /// other servers keep is recovered by several servers, of which one may read a replica with the
-    /// change of its operation, and another one a shorter replica without the prepared entry of
-    /// its own. So these entries must be durable first.
+    /// A log on one disk comes back with a beginning of what was written. So the changes may follow
+    /// the prepared entries at once: where one of them is, all of these are. A log that other
+    /// servers keep is recovered by several servers, of which one may read a replica with the
+    /// change of its operation, and another one a shorter replica without the prepared entry of its
+    /// own. So these entries must be durable first.
+    pub(super) fn log_is_one(&self) -> bool {
+        !matches!(self.durable, Durable::Servers(_))
+    }
+
+    /// Ends a transaction as far as that is possible now. All its operations are prepared here, or
+    /// the last one is [committed](sprat_log::Log::commit_last). Returns the reply to that one.
     pub(super) fn settle(&mut self, id: RequestId, plan: &Plan<'_>) -> Outcome<MasterBody> {
-        let preparation = match self.durable {
-            Durable::Servers(_) if self.own_decisions.len() < MAX_DECISIONS => {
-                let position = self.log.position();
-                self.own_decisions.push_back((position, plan.participants().collect()));
-                Preparation::Decided
-            }
-            Durable::Servers(_) => Preparation::Prepared,
-            Durable::Nothing | Durable::Disk(..) => self.settle_now(plan),
+        let preparation = if self.log_is_one() {
+            self.settle_now(plan).map_or(Preparation::Prepared, |()| Preparation::Ended)
+        } else if self.own_decisions.len() < MAX_DECISIONS {
+            let position = self.log.position();
+            self.own_decisions.push_back((position, plan.participants().collect()));
+            Preparation::Decided
+        } else {
+            Preparation::Prepared
         };
         self.acknowledge(id, answer(Status::Ok, false, 0, preparation as u64, Repeat::Retain))
     }
 
-    fn settle_now(&mut self, plan: &Plan<'_>) -> Preparation {
-        for decision in [Decision::Commit, Decision::End] {
-            for participant in plan.participants() {
-                if self.carry_out(&participant, decision).is_err() {
-                    return Preparation::Prepared;
-                }
+    fn settle_now(&mut self, plan: &Plan<'_>) -> Result<(), Full> {
+        for participant in plan.participants() {
+            if self.log.prepared_bytes(&participant).is_some() {
+                self.commit(&participant)?;
             }
         }
-        Preparation::Ended
+        plan.participants().try_for_each(|participant| self.end(&participant))
     }
 
     /// Commits the transactions whose prepared entries have become durable. Returns whether there

@@ -138,6 +138,9 @@ pub struct Master<D: Disk> {
     /// While a batch is executed: the log position for which its answers must wait, as far as it is
     /// known.
     batch_position: Option<u64>,
+    /// While the last operation of a transaction is executed, which has all others prepared in this
+    /// log: whether it is committed instead of prepared.
+    commits_last: bool,
     /// The answers to the operations of a batch; reused by each batch.
     batch_answers: Vec<u8>,
     /// References that a scan finds; reused by each scan.
@@ -193,6 +196,7 @@ impl<D: Disk> Master<D> {
             prefetch_queue: PrefetchQueue::default(),
             access_rules: AccessRules::default(),
             batch_position: None,
+            commits_last: false,
             batch_answers: Vec::new(),
             found: Vec::new(),
             counts: Counts::default(),

@@ -77,11 +77,18 @@ impl<D: Disk> Master<D> {
         if let Err(outcome) = self.check(change, key, condition) {
             return outcome;
         }
-        let written = self
-            .seal_if_short(Log::prepared_len(key, plan), false)
-            .and_then(|()| self.log.prepare((table, key), &participant.id, plan));
+        let room = self.seal_if_short(Log::prepared_len(key, plan) + MAX_ALONE, false);
+        let written = room.and_then(|()| match self.commits_last {
+            true => self.log.commit_last(&participant, key, plan.action()),
+            false => self.log.prepare((table, key), &participant.id, plan),
+        });
         match written {
             Ok(()) => {
+                if self.commits_last {
+                    // The operation may have removed the object.
+                    self.removed_at = self.log.position();
+                    self.counts.commits += 1;
+                }
                 self.note_operation(&participant, Some(key));
                 self.acknowledge(change.id, prepared)
             }
@@ -126,11 +133,10 @@ impl<D: Disk> Master<D> {
         Ok(self.log.operation_state(participant))
     }
 
-    fn commit(&mut self, participant: &Participant) -> Result<(), Full> {
-        let Participant { table, id, .. } = participant;
-        let entry = self.log.prepared_entry(*table, id).expect("it is prepared");
-        self.seal_if_short(entry.len() + MAX_ALONE, true)?;
-        let key = self.log.locked_key(participant).expect("it is prepared").to_vec();
+    pub(super) fn commit(&mut self, participant: &Participant) -> Result<(), Full> {
+        let bytes = self.log.prepared_bytes(participant).expect("it is prepared");
+        self.seal_if_short(bytes + MAX_ALONE, true)?;
+        let key = self.key_to_note(participant);
         self.log.commit(participant)?;
         // The operation may have removed the object.
         self.removed_at = self.log.position();
@@ -150,14 +156,22 @@ impl<D: Disk> Master<D> {
         Ok(())
     }
 
-    fn end(&mut self, participant: &Participant) -> Result<(), Full> {
-        let Participant { table, id, .. } = participant;
-        let Some(entry) = self.log.prepared_entry(*table, id) else { return Ok(()) };
-        self.seal_if_short(entry.len(), true)?;
-        let key = self.log.locked_key(participant).expect("it is prepared").to_vec();
+    pub(super) fn end(&mut self, participant: &Participant) -> Result<(), Full> {
+        let Some(bytes) = self.log.prepared_bytes(participant) else { return Ok(()) };
+        self.seal_if_short(bytes, true)?;
+        let key = self.key_to_note(participant);
         self.log.end(participant)?;
         self.note_operation(participant, Some(&key));
         Ok(())
+    }
+
+    /// Returns the key of the object of a prepared operation, for
+    /// [`note_operation`](Self::note_operation); an empty one if that does nothing.
+    fn key_to_note(&self, participant: &Participant) -> Vec<u8> {
+        if self.migration_sources.is_empty() {
+            return Vec::new();
+        }
+        self.log.locked_key(participant).expect("it is prepared").to_vec()
     }
 
     /// Records what may have changed by an operation of a transaction, for the server to which the
