@@ -158,6 +158,10 @@ impl<D: Disk> Master<D> {
             self.resolver.resolved += u64::from(ends);
             !ends
         });
+        if resolutions.is_empty() {
+            let sessions = std::mem::take(&mut self.resolver.sessions);
+            self.resolver.abandoned_sessions.extend(sessions.into_values());
+        }
         self.resolver.resolutions = resolutions;
         worked
     }
