@@ -31,8 +31,8 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait before votes or decisions are sent again that had no usable answer.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// How long a client keeps the decisions of transactions that their server has decided by itself,
-/// so that those of several transactions share a request.
+/// How long a client keeps decisions for which nothing waits, so that those of several transactions
+/// share a request.
 const FORMAL_DELAY: Duration = Duration::from_millis(2);
 
 /// Number of operations with such decisions at which the client sends them at once.
@@ -165,10 +165,11 @@ impl Transaction {
         Request::Decide { table, position, id, decision }
     }
 
-    /// Returns whether its server has decided the transaction by itself, so that nothing waits for
-    /// the client's decisions.
+    /// Returns whether nothing waits for the step: the servers have decided the transaction, or its
+    /// only server does so by itself.
     fn is_formal(&self) -> bool {
         self.preparation == Preparation::Decided && self.tag.is_none()
+            || self.step == Step::Decide(Decision::End)
     }
 
     fn tag(&self, at: usize) -> u64 {
@@ -456,7 +457,7 @@ impl Core {
         }
     }
 
-    /// Lets a transaction wait that its server has decided by itself, until there are more.
+    /// Lets a transaction wait for whose step nothing waits, until there are more of them.
     fn send_formally(&mut self, now: Nanos, number: u64) {
         let transaction = self.transaction(number);
         transaction.again_at = now + FORMAL_DELAY;

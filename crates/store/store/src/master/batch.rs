@@ -55,7 +55,7 @@ impl<D: Disk> Master<D> {
                     let outcome = self.dispatch(now, id, &request, operation);
                     self.commits_last = false;
                     match transaction.executed(&outcome) {
-                        Some(plan) => self.settle(id, &plan),
+                        Some(plan) => self.settle(now, id, &plan),
                         None => outcome,
                     }
                 }

@@ -14,10 +14,15 @@ use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Request, Status};
 use sprat_wire::transaction::{Decision, Participant, Plan, Preparation};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// The largest number of transactions that wait until they may be committed. Further ones are
 /// decided by their clients, as if the server had prepared only a part of them.
 const MAX_DECISIONS: usize = super::MAX_WAITING;
+
+/// How long a transaction may wait to be committed. Usually, a request comes before that changes
+/// something, and both changes are replicated together.
+const DECISION_DELAY: Duration = Duration::from_millis(1);
 
 /// Finds out, while a batch is executed, whether it is one whole transaction and whether all of it
 /// is prepared.
@@ -71,9 +76,15 @@ fn is_ok(outcome: &Outcome<MasterBody>) -> bool {
     Answer::parse(reply.head()).is_some_and(|answer| answer.status == Status::Ok)
 }
 
-/// Transactions that are prepared, each with the log position up to which the log must be durable
-/// before they are committed.
-pub(super) type OwnDecisions = VecDeque<(u64, Vec<Participant>)>;
+/// Transactions that are prepared here and not committed yet.
+#[derive(Default)]
+pub(super) struct OwnDecisions {
+    /// The operations of each, and the log position up to which the log must be durable before they
+    /// are committed.
+    queue: VecDeque<(u64, Vec<Participant>)>,
+    /// When they are committed at the latest.
+    commit_at: Nanos,
+}
 
 impl<D: Disk> Master<D> {
     /// Returns whether a transaction may be committed as soon as it is prepared.
@@ -89,12 +100,20 @@ impl<D: Disk> Master<D> {
 
     /// Ends a transaction as far as that is possible now. All its operations are prepared here, or
     /// the last one is [committed](sprat_log::Log::commit_last). Returns the reply to that one.
-    pub(super) fn settle(&mut self, id: RequestId, plan: &Plan<'_>) -> Outcome<MasterBody> {
+    pub(super) fn settle(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        plan: &Plan<'_>,
+    ) -> Outcome<MasterBody> {
         let preparation = if self.log_is_one() {
             self.settle_now(plan).map_or(Preparation::Prepared, |()| Preparation::Ended)
-        } else if self.own_decisions.len() < MAX_DECISIONS {
-            let position = self.log.position();
-            self.own_decisions.push_back((position, plan.participants().collect()));
+        } else if self.own_decisions.queue.len() < MAX_DECISIONS {
+            if self.own_decisions.queue.is_empty() {
+                self.own_decisions.commit_at = now + DECISION_DELAY;
+            }
+            let decision = (self.log.position(), plan.participants().collect());
+            self.own_decisions.queue.push_back(decision);
             Preparation::Decided
         } else {
             Preparation::Prepared
@@ -111,19 +130,45 @@ impl<D: Disk> Master<D> {
         plan.participants().try_for_each(|participant| self.end(&participant))
     }
 
-    /// Commits the transactions whose prepared entries have become durable. Returns whether there
-    /// were any. What cannot be committed now is left to the client.
+    /// Commits transactions that have waited long enough; returns whether there were any.
     pub(super) fn poll_decisions(&mut self, now: Nanos) -> bool {
+        now >= self.own_decisions.commit_at && self.commit_durable(now)
+    }
+
+    /// Commits the transactions whose prepared entries have become durable, before a request is
+    /// executed that may need their objects, or whose own changes are replicated anyway. Returns
+    /// whether there were any. What cannot be committed now is left to the client.
+    pub(super) fn commit_durable(&mut self, now: Nanos) -> bool {
         let mut worked = false;
-        while let Some(&(position, _)) = self.own_decisions.front()
+        while let Some(&(position, _)) = self.own_decisions.queue.front()
             && self.is_durable(position)
-            && let Some((_, participants)) = self.own_decisions.pop_front()
+            && let Some((_, participants)) = self.own_decisions.queue.pop_front()
         {
             worked = true;
+            self.own_decisions.commit_at = now + DECISION_DELAY;
             for participant in &participants {
                 self.decide_here(now, participant, Decision::Commit);
             }
         }
         worked
+    }
+
+    /// Commits what a request must not find prepared.
+    pub(super) fn decide_before(&mut self, now: Nanos, request: &Request<'_>) {
+        if self.own_decisions.queue.is_empty() {
+            return;
+        }
+        match *request {
+            Request::Read { table, key } if !self.log.is_locked(table, key, false) => {}
+            _ => {
+                self.commit_durable(now);
+            }
+        }
+    }
+
+    /// Returns when to commit transactions although nothing arrives.
+    pub(super) fn decisions_deadline(&self) -> Option<Nanos> {
+        let &(position, _) = self.own_decisions.queue.front()?;
+        self.is_durable(position).then_some(self.own_decisions.commit_at)
     }
 }

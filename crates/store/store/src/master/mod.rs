@@ -451,7 +451,10 @@ impl<D: Disk> Handler for Master<D> {
         let parsed = Request::parse_with_id(payload);
         self.mark(Mark::Parsed);
         let outcome = match parsed {
-            Ok((request, operation)) => self.dispatch(now, id, &request, operation.as_ref()),
+            Ok((request, operation)) => {
+                self.decide_before(now, &request);
+                self.dispatch(now, id, &request, operation.as_ref())
+            }
             Err(malformed) => {
                 self.counts.malformed += 1;
                 answer_text(&mut self.held.made, Status::Malformed, &malformed.to_string())
@@ -579,6 +582,7 @@ impl<D: Disk> Service for Master<D> {
             self.recoveries.next_deadline(),
             self.migration_targets.next_deadline(),
             self.resolver_deadline(),
+            self.decisions_deadline(),
             loads,
         ];
         deadlines.into_iter().flatten().min()
