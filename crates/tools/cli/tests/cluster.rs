@@ -251,7 +251,8 @@ impl Teller {
                 (self.done, self.perhaps) = (count, 0);
             }
             Err(error) if error.is_indeterminate() => self.perhaps += 1,
-            Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TransactionConflict) => {} // it was not executed
+            // It was not executed.
+            Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TransactionConflict) => {}
             Err(error) => panic!("{error}"),
         }
     }
