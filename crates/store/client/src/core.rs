@@ -346,20 +346,22 @@ impl Core {
         if let Request::TableStats { table } = *request {
             return self.begin_count(now, tag, table, deadline);
         }
-        let set_target = match request.table() {
-            Some(table) => {
-                let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
-                match place.of(request) {
-                    Some(target) if place.stale && self.calls.is_silent(target) => {
-                        Destination::TableIfMoved(table, target)
-                    }
-                    Some(target) => Destination::Table(table, target),
-                    None => Destination::UnservedTable(table),
-                }
-            }
-            None => Destination::Coordinator,
-        };
+        let set_target = self.route(request)?;
         self.begin(now, tag, set_target, request, deadline)
+    }
+
+    /// Returns the receiver of a request.
+    #[inline]
+    fn route(&mut self, request: &Request<'_>) -> Result<Destination, Error> {
+        let Some(table) = request.table() else { return Ok(Destination::Coordinator) };
+        let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
+        Ok(match place.of(request) {
+            Some(target) if place.stale && self.calls.is_silent(target) => {
+                Destination::TableIfMoved(table, target)
+            }
+            Some(target) => Destination::Table(table, target),
+            None => Destination::UnservedTable(table),
+        })
     }
 
     /// Like [`submit`](Self::submit), but to a server of the caller's choice and to no other.

@@ -113,8 +113,7 @@ impl Log {
     }
 
     /// Returns the prepared entry of an operation.
-    #[must_use]
-    pub fn prepared_entry(&self, table: u32, id: &OperationId) -> Option<Ref> {
+    fn prepared_entry(&self, table: u32, id: &OperationId) -> Option<Ref> {
         self.find(table | PREPARED, &self.prepared.entries.get(&(table, *id))?.key)
     }
 

@@ -191,8 +191,10 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Expected>)
     }
 }
 
-/// Number of accounts of the bank, and of clients that move amounts between them.
+/// Number of accounts of the bank.
 const ACCOUNTS: u64 = 8;
+
+/// Number of clients that move amounts between accounts.
 const TELLERS: u64 = 2;
 
 /// A client that moves amounts between accounts of different tables, whose sum never changes. Each
@@ -203,8 +205,9 @@ struct Teller {
     random: Chance,
     /// The key of the teller's count, in the first table.
     key: Vec<u8>,
-    /// Transfers that were acknowledged, and later ones with an unknown outcome.
+    /// Number of transfers that were acknowledged.
     done: u64,
+    /// Number of later transfers whose outcome is unknown.
     perhaps: u64,
 }
 
@@ -282,6 +285,7 @@ impl Teller {
                 action: TransactionAction::Write(value),
             })
             .collect();
+        // While a server is away, an account may have had no answer.
         if operations.len() == accounts.len() {
             let (now, deadline) = (client.now(), client.now() + PATIENCE);
             let core = client.core_mut();

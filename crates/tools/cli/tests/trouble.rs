@@ -617,7 +617,8 @@ fn a_cluster_recovers_from_power_loss_with_the_default_disk_size() {
 /// not fit into theirs.
 #[test]
 fn tables_that_do_not_fit_into_a_server_go_to_others() {
-    // Of 64 MB. A server has room for one table of this size, and for less than half of another.
+    // A server of 64 MB has room for one table of so many objects, and for less than half of
+    // another.
     const PER_TABLE: u64 = 450;
     let mut cluster = Cluster::start(0, "buffered");
     cluster.size = &["--memory", "64M"];

@@ -141,11 +141,11 @@ impl Transaction {
     /// Makes a transaction whose operations are being prepared.
     fn new(number: u64, tag: u64, participants: Vec<Participant>, slots: Vec<u32>) -> Self {
         Self {
-            preparation: Preparation::Prepared,
             number,
             tag: Some(tag),
             slots,
             step: Step::Prepare,
+            preparation: Preparation::Prepared,
             todo: Vec::new(),
             missing: participants.len(),
             again_at: Nanos::NEVER,
@@ -264,15 +264,15 @@ impl Core {
     ) -> Result<(), Error> {
         assert!(tag & super::OWN_TAGS == 0, "the highest bits of a tag are the client's own");
         check(operations)?;
+        if let [operation] = operations
+            && let Some(request) = operation.alone()
+        {
+            return self.change_alone(now, (tag, operation.table), &request, deadline);
+        }
         let mut places = Vec::with_capacity(operations.len());
         for TransactionOperation { table, key, .. } in operations {
             let place = self.tables.get(*table).ok_or(Error::TableDropped(*table))?;
             places.push((*table, position(place.seed, *table, key)));
-        }
-        if let [operation] = operations
-            && let Some(request) = operation.alone()
-        {
-            return self.change_alone(now, tag, &request, deadline);
         }
         let slots = self.calls.take_slots(operations.len())?;
         let participant = |((table, position), &slot): ((u32, u64), &u32)| Participant {
@@ -302,18 +302,17 @@ impl Core {
         Ok(())
     }
 
-    /// Begins a transaction that is a single change.
+    /// Begins a transaction that is a single change of an object of `table`.
     fn change_alone(
         &mut self,
         now: Nanos,
-        tag: u64,
+        (tag, table): (u64, u32),
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        let (table, _) = request.object().expect("a change of an object");
         let number = self.transactions.last + 1;
         let own_tag = TRANSACTION_TAG | number << INDEX_BITS;
-        let destination = self.destination(table, request);
+        let destination = self.route(request)?;
         self.begin(now, own_tag, destination, request, deadline)?;
         self.transactions.last = number;
         self.transactions.alone.insert(number, (tag, table));

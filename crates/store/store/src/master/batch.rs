@@ -51,7 +51,7 @@ impl<D: Disk> Master<D> {
                     }
                     let operation = operation.as_ref();
                     let is_last = transaction.add(&request, operation);
-                    self.commits_last = is_last && self.log_is_one();
+                    self.commits_last = is_last && self.may_commit_at_once();
                     let outcome = self.dispatch(now, id, &request, operation);
                     self.commits_last = false;
                     match transaction.executed(&outcome) {

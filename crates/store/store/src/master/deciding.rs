@@ -94,7 +94,7 @@ impl<D: Disk> Master<D> {
     /// servers keep is recovered by several servers, of which one may read a replica with the
     /// change of its operation, and another one a shorter replica without the prepared entry of its
     /// own. So these entries must be durable first.
-    pub(super) fn log_is_one(&self) -> bool {
+    pub(super) fn may_commit_at_once(&self) -> bool {
         !matches!(self.durable, Durable::Servers(_))
     }
 
@@ -106,7 +106,7 @@ impl<D: Disk> Master<D> {
         id: RequestId,
         plan: &Plan<'_>,
     ) -> Outcome<MasterBody> {
-        let preparation = if self.log_is_one() {
+        let preparation = if self.may_commit_at_once() {
             self.settle_now(plan).map_or(Preparation::Prepared, |()| Preparation::Ended)
         } else if self.own_decisions.queue.len() < MAX_DECISIONS {
             if self.own_decisions.queue.is_empty() {
@@ -155,7 +155,7 @@ impl<D: Disk> Master<D> {
 
     /// Commits what a request must not find prepared.
     pub(super) fn decide_before(&mut self, now: Nanos, request: &Request<'_>) {
-        if self.own_decisions.queue.is_empty() {
+        if self.own_decisions.queue.is_empty() || self.stopped.is_some() {
             return;
         }
         match *request {

@@ -130,10 +130,10 @@ impl Recoveries {
                         .filter(|named| !is_served(named.table & !COMPLETIONS, named.position)),
                 );
                 ended.extend(task.tablets());
-                let next = self.tasks.iter_mut();
-                let mut next = next.filter(|other| other.order.master == task.order.master);
-                if let Some(next) = next.next() {
-                    // The coordinator has made the task smaller, because it found no room.
+                let mut tasks = self.tasks.iter_mut();
+                if let Some(next) = tasks.find(|other| other.order.master == task.order.master) {
+                    // The coordinator orders other tablets of that server, usually because these
+                    // found no room. The reason is shown until the next attempt has ended.
                     next.failure = task.failure;
                 }
             }
