@@ -89,6 +89,8 @@ struct Task {
     /// Ascending, each with the first segment whose entries count for the tablet.
     tablets: Vec<(Tablet, u64)>,
     failure: Option<String>,
+    /// The servers that have no room for the task's only tablet, which cannot be divided.
+    full: Vec<u32>,
 }
 
 /// The state of all servers: contacts, leases, recovery tasks and loads. It is not durable: a new
@@ -425,7 +427,7 @@ impl Membership {
         for (at, &by) in candidates.iter().enumerate().take(divided.len()) {
             let tablets = divided.iter().copied().skip(at).step_by(candidates.len()).collect();
             let id = self.next_task(catalog);
-            self.tasks.push(Task { id, gone, by, tablets, failure: None });
+            self.tasks.push(Task { id, gone, by, tablets, failure: None, full: Vec::new() });
         }
     }
 
@@ -467,8 +469,8 @@ impl Membership {
     ///
     /// The server tries again with the first half. [`distribute`](Self::distribute) gives the rest
     /// to servers without a task for this dead server; while there are none, the rest waits until
-    /// one of them has recovered its part. A tablet that cannot be divided goes to the next server
-    /// without a task.
+    /// one of them has recovered its part. A tablet that cannot be divided goes to each server
+    /// without a task once; the last of them keeps trying, and says so in its status.
     fn shrink<M: Metadata>(&mut self, now: Nanos, at: usize, catalog: &Catalog<M>) {
         let Task { gone, by, ref tablets, .. } = self.tasks[at];
         let kept = match tablets[..] {
@@ -485,11 +487,16 @@ impl Membership {
             );
             self.tasks[at].tablets = kept;
         } else {
+            let tablet = tablets[0].0;
             let others = self.without_task(gone, &self.candidates(now, catalog));
-            let next = others.iter().find(|&&other| other > by).or(others.first());
-            let Some(&next) = next else { return };
-            tracing::warn!("server {by} has no room for {}: server {next} tries", tablets[0].0);
-            self.tasks[at].by = next;
+            let task = &mut self.tasks[at];
+            if !task.full.contains(&by) {
+                task.full.push(by);
+            }
+            let next = others.into_iter().find(|other| !task.full.contains(other));
+            let Some(next) = next else { return };
+            tracing::warn!("server {by} has no room for {tablet}: server {next} tries");
+            task.by = next;
         }
         self.tasks[at].id = self.next_task(catalog);
     }
