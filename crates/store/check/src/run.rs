@@ -232,7 +232,9 @@ impl Drawn {
                 Action::Get => Request::Read { table, key },
                 Action::Remove { condition } => Request::Remove { table, key, condition },
                 Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
-                Action::Put { condition, .. } => Request::Write { table, key, value, condition },
+                Action::Put { condition, .. } => {
+                    Request::Write { table, key, value, condition, ttl: None }
+                }
             },
         }
     }

@@ -6,7 +6,7 @@ use crate::core::{Core, check};
 use crate::error::Error;
 use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
-    one_table, operations, removed,
+    one_table, operations, version_if_any,
 };
 use crate::transaction::{
     AsyncTransaction, BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, backoff,
@@ -14,6 +14,7 @@ use crate::transaction::{
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
 use sprat_wire::tablet::Range;
 use std::collections::{BTreeSet, HashMap};
@@ -51,7 +52,9 @@ enum Work {
 impl Submission {
     fn new(request: &Request<'_>, recipient: Recipient, finish: Finish) -> Self {
         let (header, key, value) = request.parts();
-        let request = [header.as_bytes(), key, value].concat();
+        let ttl = request.ttl_bytes();
+        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
+        let request = [header.as_bytes(), ttl, key, value].concat();
         Self { work: Work::Request(request, recipient), finish }
     }
 }
@@ -355,7 +358,7 @@ impl AsyncClient {
 }
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $output:ty {
         $operation:expr
     })*) => {
         impl AsyncClient {
@@ -427,8 +430,14 @@ impl Runner {
             let mut ended = Vec::new();
             while let Some(&(at, tag)) = self.waits.first().filter(|(at, _)| *at <= now) {
                 self.waits.remove(&(at, tag));
-                let done =
-                    Answer { status: Status::Ok, more: false, count: 0, number: 0, body: &[] };
+                let done = Answer {
+                    status: Status::Ok,
+                    more: false,
+                    count: 0,
+                    ttl_high: 0,
+                    number: 0,
+                    body: &[],
+                };
                 ended.push((tag, Ok(StoredAnswer::of(&done))));
             }
             let polled = self.core.poll(now, &mut |tag, answer| {

@@ -1,7 +1,8 @@
 //! Many operations at once.
 
-use crate::operations::{double_sum, integer_sum, number, object, removed};
+use crate::operations::{double_sum, integer_sum, number, object, version_if_any};
 use crate::types::{Object, Table};
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Condition, Request};
 use sprat_wire::value::Number;
 
@@ -77,7 +78,26 @@ impl<'a> Batch<'a> {
         value: &'a [u8],
         condition: Condition,
     ) -> &mut Self {
-        self.add(Request::Write { table: table.0, key, value, condition })
+        self.add(Request::Write { table: table.0, key, value, condition, ttl: None })
+    }
+
+    /// Adds a write, on a condition, of an object that expires. Its result is as for
+    /// [`put_if`](Self::put_if).
+    pub fn put_for(
+        &mut self,
+        table: Table,
+        key: &'a [u8],
+        value: &'a [u8],
+        ttl: Ttl,
+        condition: Condition,
+    ) -> &mut Self {
+        self.add(Request::Write { table: table.0, key, value, condition, ttl: Some(ttl) })
+    }
+
+    /// Adds a change of when an object expires; `None`: never. Its result is
+    /// [`BatchResult::TtlSet`].
+    pub fn set_ttl(&mut self, table: Table, key: &'a [u8], ttl: Option<Ttl>) -> &mut Self {
+        self.add(Request::SetTtl { table: table.0, key, condition: Condition::None, ttl })
     }
 
     /// Adds a removal. Its result is [`BatchResult::Removed`].
@@ -119,6 +139,8 @@ pub enum BatchResult {
     },
     /// The version of the object that was removed; `None` when there was none.
     Removed(Option<u64>),
+    /// The version that the object got when its time to live was set; `None` when there was none.
+    TtlSet(Option<u64>),
     /// The counter was changed.
     Sum {
         /// The new sum.
@@ -133,6 +155,7 @@ pub enum BatchResult {
 pub(crate) enum BatchKind {
     Read,
     Write,
+    SetTtl,
     Remove,
     Integer,
     Double,
@@ -147,6 +170,7 @@ impl BatchKind {
         match request {
             Request::Read { .. } => Self::Read,
             Request::Write { .. } => Self::Write,
+            Request::SetTtl { .. } => Self::SetTtl,
             Request::Remove { .. } => Self::Remove,
             Request::IncrementI64 { .. } => Self::Integer,
             Request::IncrementF64 { .. } => Self::Double,
@@ -160,7 +184,8 @@ impl BatchKind {
         Some(match self {
             Self::Read => BatchResult::Read(object(answer)?),
             Self::Write => BatchResult::Written { version: number(answer)? },
-            Self::Remove => BatchResult::Removed(removed(answer)?),
+            Self::SetTtl => BatchResult::TtlSet(version_if_any(answer)?),
+            Self::Remove => BatchResult::Removed(version_if_any(answer)?),
             Self::Integer => {
                 sum(integer_sum(answer).map(|(sum, version)| (Number::Integer(sum), version))?)
             }

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
-    one_table, operations, removed,
+    one_table, operations, version_if_any,
 };
 use crate::transaction::{
     BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff,
@@ -14,6 +14,7 @@ use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
 use sprat_wire::tablet::Range;
 use std::collections::BTreeMap;
@@ -77,14 +78,15 @@ pub(crate) struct StoredAnswer {
     status: Status,
     more: bool,
     count: u32,
+    ttl_high: u16,
     number: u64,
     body: Vec<u8>,
 }
 
 impl StoredAnswer {
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
-        let Answer { status, more, count, number, body } = *answer;
-        Self { status, more, count, number, body: body.to_vec() }
+        let Answer { status, more, count, ttl_high, number, body } = *answer;
+        Self { status, more, count, ttl_high, number, body: body.to_vec() }
     }
 
     pub(crate) fn answer(&self) -> Answer<'_> {
@@ -92,6 +94,7 @@ impl StoredAnswer {
             status: self.status,
             more: self.more,
             count: self.count,
+            ttl_high: self.ttl_high,
             number: self.number,
             body: &self.body,
         }
@@ -444,7 +447,7 @@ impl Client {
 type Awaited<'a> = (u64, &'a mut dyn FnMut(Result<Answer<'_>, Error>));
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $output:ty {
         $operation:expr
     })*) => {
         impl Client {

@@ -262,7 +262,9 @@ impl Calls {
             id.bytes()
         });
         let id = id.as_ref().map_or(&[][..], |id| &id[..]);
-        let parts = [header.as_bytes(), id, key, value];
+        let ttl = request.ttl_bytes();
+        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
+        let parts = [header.as_bytes(), id, ttl, key, value];
         let total = parts.iter().map(|part| part.len()).sum();
         if total > KEEP_BYTES {
             entry.request = self.spare.pop().unwrap_or_default();

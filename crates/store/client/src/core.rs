@@ -81,7 +81,7 @@ impl OwnAnswer {
 
     fn answer(&self) -> Answer<'_> {
         let Self { status, number, body } = self;
-        Answer { status: *status, more: false, count: 0, number: *number, body }
+        Answer { status: *status, more: false, count: 0, ttl_high: 0, number: *number, body }
     }
 }
 

@@ -44,6 +44,7 @@ pub use places::MAX_KNOWN_TABLES;
 pub use port::RequestTimes;
 pub use sprat_key::{FileError, Identity};
 pub use sprat_net::Mode;
+pub use sprat_wire::expiry::{Ttl, TtlError};
 pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};
 pub use sprat_wire::transaction::TransactionAction;
 pub use sprat_wire::value::{IncrementError, Number, ValueType};

@@ -120,9 +120,9 @@ pub(crate) fn double_sum(answer: &Answer<'_>) -> Option<(f64, u64)> {
     Some((f64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
 }
 
-/// Returns the version of the object that was removed, if there was one.
+/// Returns the version of the object that was removed or changed, if there was one.
 #[expect(clippy::option_option, reason = "the outer one is of an answer that cannot be parsed")]
-pub(crate) fn removed(answer: &Answer<'_>) -> Option<Option<u64>> {
+pub(crate) fn version_if_any(answer: &Answer<'_>) -> Option<Option<u64>> {
     Some((answer.status == Status::Ok).then_some(answer.number))
 }
 
@@ -165,7 +165,13 @@ macro_rules! operations {
             /// time. The write may have been executed if [`Error::is_indeterminate`] says so.
             fn put(table: Table, key: &[u8], value: &[u8]) -> u64 {
                 Operation::new(
-                    Request::Write { table: table.0, key, value, condition: Condition::None },
+                    Request::Write {
+                        table: table.0,
+                        key,
+                        value,
+                        condition: Condition::None,
+                        ttl: None,
+                    },
                     number,
                 )
             }
@@ -176,7 +182,44 @@ macro_rules! operations {
             /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
             /// [`put`](Self::put).
             fn put_if(table: Table, key: &[u8], value: &[u8], condition: Condition) -> u64 {
-                Operation::new(Request::Write { table: table.0, key, value, condition }, number)
+                Operation::new(
+                    Request::Write { table: table.0, key, value, condition, ttl: None },
+                    number,
+                )
+            }
+
+            /// Stores an object that expires, if the condition holds. Returns its version. The time
+            /// to live begins when the server executes the write. A later write without a time to
+            /// live makes the object permanent; an increment leaves the time of its expiry as it
+            /// is.
+            ///
+            /// # Errors
+            /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+            /// [`put`](Self::put).
+            fn put_for(
+                table: Table,
+                key: &[u8],
+                value: &[u8],
+                ttl: Ttl,
+                condition: Condition,
+            ) -> u64 {
+                Operation::new(
+                    Request::Write { table: table.0, key, value, condition, ttl: Some(ttl) },
+                    number,
+                )
+            }
+
+            /// Sets after how long an object expires, counted from when the server executes the
+            /// operation; `None`: never. Its value stays. Returns the version that the object gets;
+            /// `None` when there is no object.
+            ///
+            /// # Errors
+            /// [`Error`] for the causes of [`put`](Self::put).
+            fn set_ttl(table: Table, key: &[u8], ttl: Option<Ttl>) -> Option<u64> {
+                Operation::new(
+                    Request::SetTtl { table: table.0, key, condition: Condition::None, ttl },
+                    version_if_any,
+                )
             }
 
             /// Removes an object. Returns the version it had; `None` when there was none.
@@ -188,7 +231,7 @@ macro_rules! operations {
             fn remove(table: Table, key: &[u8]) -> Option<u64> {
                 Operation::new(
                     Request::Remove { table: table.0, key, condition: Condition::None },
-                    removed,
+                    version_if_any,
                 )
             }
 
@@ -199,7 +242,7 @@ macro_rules! operations {
             /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
             /// [`remove`](Self::remove).
             fn remove_if(table: Table, key: &[u8], condition: Condition) -> Option<u64> {
-                Operation::new(Request::Remove { table: table.0, key, condition }, removed)
+                Operation::new(Request::Remove { table: table.0, key, condition }, version_if_any)
             }
 
             /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the

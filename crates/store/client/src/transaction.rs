@@ -267,7 +267,8 @@ mod tests {
     /// absent in both rounds of reads may have been there in between.
     #[test]
     fn an_absent_object_is_not_validated_by_a_second_read() {
-        let object = || Object { version: 7, value: Vec::new(), value_type: ValueType::Bytes };
+        let object =
+            || Object { version: 7, value: Vec::new(), value_type: ValueType::Bytes, ttl: None };
         let mut touches = Touches::default();
         touches.note_read(Table(1), b"a", None);
         assert!(matches!(touches.commit(), Commit::Done), "a single read is linearizable");

@@ -1,5 +1,6 @@
 //! Results of operations.
 
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Items, Records};
 use sprat_wire::value::{Number, ValueType};
 
@@ -16,6 +17,8 @@ pub struct Object {
     pub value: Vec<u8>,
     /// The type of the value: a counter's, or plain bytes.
     pub value_type: ValueType,
+    /// After how long the object expires, counted from when the server read it; `None`: never.
+    pub ttl: Option<Ttl>,
 }
 
 impl Object {
@@ -27,8 +30,12 @@ impl Object {
 
     /// Makes the object from the answer to a read that found one.
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
-        let value_type = ValueType::of_code(answer.count);
-        Self { version: answer.number, value: answer.body.to_vec(), value_type }
+        Self {
+            version: answer.number,
+            value: answer.body.to_vec(),
+            value_type: answer.value_type(),
+            ttl: answer.ttl(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! completion, its client counts as heard from at the restart, and the completion is dropped again
 //! later.
 
+use sprat_wire::expiry::TIME_CLIENT;
 use std::collections::HashMap;
 
 /// The largest number of clients whose operations can be completed. If this number of clients is
@@ -30,8 +31,10 @@ impl Clients {
         }
     }
 
+    /// Returns whether the completions of a client are kept. Those of [`TIME_CLIENT`], the time
+    /// records, always are.
     pub(crate) fn knows(&self, client: u64) -> bool {
-        self.last == Some(client) || self.heard.contains_key(&client)
+        self.last == Some(client) || client == TIME_CLIENT || self.heard.contains_key(&client)
     }
 
     /// Returns whether there is room for a client that is not known.

@@ -1,7 +1,8 @@
 //! Completions of operations that take effect once.
 
-use crate::log::{Appender, Full, Log, Ref};
+use crate::log::{Appender, Content, Full, Log, Ref};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
+use sprat_wire::expiry::{NEVER, TIME_CLIENT};
 use sprat_wire::once::{
     COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, OperationId,
 };
@@ -128,10 +129,17 @@ impl Log {
     ) -> Result<(), Full> {
         let mut value = [0; MAX_COMPLETION];
         let len = Completion { joined: false, ..*completion }.encode(&mut value);
-        let value = (ValueType::Bytes, &value[..len]);
-        self.write(table, key, value, Some(sequence), None, appender)?;
-        self.clients.note_heard(OperationId::client_of(key));
+        self.write(table, key, Content::bytes(&value[..len]), Some(sequence), None, appender)?;
+        self.note_completion(key, sequence);
         Ok(())
+    }
+
+    /// Records that a completion was written or restored.
+    pub(crate) fn note_completion(&mut self, key: &[u8], sequence: u64) {
+        match OperationId::client_of(key) {
+            TIME_CLIENT => self.expiry.raise(sequence),
+            client => self.clients.note_heard(client),
+        }
     }
 
     /// Forgets the clients that were not heard from since the last call; [`Log::clean`] then frees
@@ -162,8 +170,16 @@ impl Log {
         let len = completion.encode(&mut value);
         let value = &value[..len];
         let (version, value_type) = (id.sequence, ValueType::Bytes);
-        let entry =
-            Entry { kind: Kind::Object, successor: false, table, version, key, value, value_type };
+        let entry = Entry {
+            kind: Kind::Object,
+            successor: false,
+            table,
+            version,
+            key,
+            value,
+            value_type,
+            expires: NEVER,
+        };
         let len = entry.encode(&mut self.memory.bytes[address..address + operation.len()]);
         let hash = self.hash(table, key);
         match self.lookup(hash, table, key) {

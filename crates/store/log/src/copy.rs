@@ -14,6 +14,7 @@
 
 use crate::log::Log;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::value::ValueType;
 
 /// A copy in progress. Return it by [`Log::end_copy`]: until then the cleaner leaves the segment
@@ -101,8 +102,16 @@ fn push_header(out: &mut Vec<u8>, header: &SegmentHeader) {
     debug_assert!(header.role == Role::Survivor || header.is_copy());
     let value = header.encode();
     let (kind, version, value_type) = (Kind::Segment, header.safe_version, ValueType::Bytes);
-    let entry =
-        Entry { kind, successor: false, table: 0, version, key: &[], value: &value, value_type };
+    let entry = Entry {
+        kind,
+        successor: false,
+        table: 0,
+        version,
+        key: &[],
+        value: &value,
+        value_type,
+        expires: NEVER,
+    };
     let at = out.len();
     out.resize(at + entry.encoded_len(), 0);
     entry.encode(&mut out[at..]);

@@ -35,6 +35,11 @@
 //! locks an object until the log has the completion of its operation. For each prepared entry the
 //! log leaves memory free for the change that the operation will write.
 //!
+//! *Expiry.* An object that expires is in an index by its time of expiry. It is removed only when
+//! its table has a time record, in the log before everything that follows from the removal, that
+//! is not before that time. Older versions of such an object either lie in its own segment, or a
+//! tombstone guards against them.
+//!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
 //! replay finds every durable write and nothing that was removed:
@@ -59,6 +64,7 @@ mod clients;
 mod completions;
 mod config;
 mod copy;
+mod expiry;
 mod log;
 mod pin;
 mod replicate;
@@ -76,7 +82,8 @@ pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY, RESERVED_SEGMENTS};
 pub use copy::SegmentCopy;
-pub use log::{Full, Log, Ref, Written};
+pub use expiry::{EXPIRED_AT_ONCE, RECORD_AHEAD};
+pub use log::{Content, Full, Log, Ref, Written};
 pub use pin::Pin;
 pub use replicate::{OpenSegment, PENDING_SLICES, Pending};
 pub use restore::{Restore, RestoreError};

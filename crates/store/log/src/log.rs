@@ -8,11 +8,13 @@ use crate::cleaner::Cleaner;
 use crate::clients::Clients;
 use crate::completions::Operation;
 use crate::config::{Config, ConfigError, Durability};
+use crate::expiry::Expiry;
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
 use crate::tables::Tables;
 use crate::transactions::{PreparedEntries, is_prepared_entry};
-use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
+use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, entry_len};
+use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::once::COMPLETIONS;
 use sprat_wire::tablet::{Tablet, hash};
 use sprat_wire::transaction::PREPARED;
@@ -80,6 +82,25 @@ impl Ref {
     }
 }
 
+/// What an object has besides its key and version.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Content<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// The value's type. The value of a counter has 8 bytes.
+    pub value_type: ValueType,
+    /// When the object [expires](Log::expire).
+    pub expires: Time,
+}
+
+impl<'a> Content<'a> {
+    /// Returns the content of an object that is no counter and does not expire.
+    #[must_use]
+    pub fn bytes(value: &'a [u8]) -> Self {
+        Self { value, value_type: ValueType::Bytes, expires: NEVER }
+    }
+}
+
 /// The result of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Written {
@@ -111,6 +132,7 @@ pub struct Log {
     /// Clients whose completions are kept.
     pub(crate) clients: Clients,
     pub(crate) prepared: PreparedEntries,
+    pub(crate) expiry: Expiry,
     /// Tombstones by key, while the log is restored.
     pub(crate) tombstone_table: Option<Table>,
     /// Segment that writers append to.
@@ -167,6 +189,7 @@ impl Log {
             cleaner: Cleaner::default(),
             clients: Clients::default(),
             prepared: PreparedEntries::default(),
+            expiry: Expiry::default(),
             tombstone_table: None,
             head: NO_SLOT,
             heads: VecDeque::new(),
@@ -257,7 +280,7 @@ impl Log {
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check input
     /// from outside.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
-        self.put_typed(table, key, (ValueType::Bytes, value), None)
+        self.put_content(table, key, Content::bytes(value), None)
     }
 
     /// Writes an object like [`put`](Self::put), for an operation that takes effect once: writes
@@ -277,11 +300,11 @@ impl Log {
         value: &[u8],
         operation: &Operation<'_>,
     ) -> Result<Written, Full> {
-        self.put_typed(table, key, (ValueType::Bytes, value), Some(operation))
+        self.put_content(table, key, Content::bytes(value), Some(operation))
     }
 
-    /// Writes a value with its type, like [`put`](Self::put), or like [`put_once`](Self::put_once)
-    /// if there is an `operation`.
+    /// Writes an object with all that it has, like [`put`](Self::put), or like
+    /// [`put_once`](Self::put_once) if there is an `operation`.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entries, perhaps only until more of the
@@ -289,20 +312,20 @@ impl Log {
     ///
     /// # Panics
     /// As [`put_once`](Self::put_once); also when the value of a counter is not 8 bytes long.
-    pub fn put_typed(
+    pub fn put_content(
         &mut self,
         table: u32,
         key: &[u8],
-        value: (ValueType, &[u8]),
+        content: Content<'_>,
         operation: Option<&Operation<'_>>,
     ) -> Result<Written, Full> {
-        self.write(table, key, value, None, operation, Appender::Writer)
+        self.write(table, key, content, None, operation, Appender::Writer)
     }
 
-    /// Writes an object of another log, with the type and version that it has in that log. Writes
-    /// nothing if this log has the same or a later version of the key, or if the object is in a
-    /// table of prepared entries and is not one. Returns whether the object was written. Later
-    /// writes of the key get higher versions.
+    /// Writes an object of another log, given by its entry there, with its version. Writes nothing
+    /// if this log has the same or a later version of the key, or if the object is in a table of
+    /// prepared entries and is not one. Returns whether the object was written. Later writes of the
+    /// key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, perhaps only until more of the
@@ -310,19 +333,15 @@ impl Log {
     ///
     /// # Panics
     /// As [`put`](Self::put); also when the value of a counter is not 8 bytes long.
-    pub fn adopt(
-        &mut self,
-        table: u32,
-        key: &[u8],
-        value: (ValueType, &[u8]),
-        version: u64,
-    ) -> Result<bool, Full> {
+    pub fn adopt(&mut self, entry: &Entry<'_>) -> Result<bool, Full> {
+        let Entry { table, key, value, value_type, version, expires, .. } = *entry;
         let known = self.find(table, key).map(|known| self.entry(known).version);
-        let is_nothing = table & PREPARED != 0 && !is_prepared_entry(table, key, value.1);
+        let is_nothing = table & PREPARED != 0 && !is_prepared_entry(table, key, value);
         if is_nothing || known.is_some_and(|known| known >= version) {
             return Ok(false);
         }
-        self.write(table, key, value, Some(version), None, Appender::Writer).map(|_| true)
+        let content = Content { value, value_type, expires };
+        self.write(table, key, content, Some(version), None, Appender::Writer).map(|_| true)
     }
 
     /// Raises the version at which new keys begin to at least `version`, the safe version of
@@ -346,15 +365,16 @@ impl Log {
         &mut self,
         table: u32,
         key: &[u8],
-        (value_type, value): (ValueType, &[u8]),
+        content: Content<'_>,
         version: Option<u64>,
         operation: Option<&Operation<'_>>,
         appender: Appender,
     ) -> Result<Written, Full> {
+        let Content { value, value_type, expires } = content;
         assert!(key.len() <= MAX_KEY && value.len() <= MAX_VALUE);
         let hash = self.hash(table, key);
         self.table.prefetch(hash);
-        let len = HEADER_BYTES + key.len() + value.len();
+        let len = entry_len(key.len(), value.len(), expires);
         let before = operation.map_or(0, Operation::len);
         if appender == Appender::Writer {
             self.admit(hash, table, key, before + len)?;
@@ -374,10 +394,20 @@ impl Log {
             None => (self.safe_version, false),
         };
         let version = version.unwrap_or(next);
-        let entry = Entry { kind: Kind::Object, successor, table, version, key, value, value_type };
+        let entry = Entry {
+            kind: Kind::Object,
+            successor,
+            table,
+            version,
+            key,
+            value,
+            value_type,
+            expires,
+        };
         entry.encode(&mut self.memory.bytes[address..address + len]);
         match known {
             Some((place, old)) => {
+                self.expiry.remove(self.memory.entry(old.address).expires, hash);
                 self.table.set(place, hash, address);
                 self.memory.owner_mut(old.address).live -= old.len;
                 self.account_removed(table, old.len);
@@ -387,6 +417,7 @@ impl Log {
                 self.index_prepared(table, key, hash, len);
             }
         }
+        self.expiry.add(expires, hash);
         self.memory.owner_mut(address).live += len;
         self.account_added(table, len);
         if let Some(operation) = operation {
@@ -441,7 +472,7 @@ impl Log {
         let tombstone = (len > 0).then_some((room + before, len));
         let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
         let entry = self.memory.entry(old.address);
-        let version = entry.version;
+        let (version, expires) = (entry.version, entry.expires);
         if let Some((address, len)) = tombstone {
             // After a crash a survivor that no digest lists yet possibly does not count, and the
             // object is then found in its source segment.
@@ -458,6 +489,7 @@ impl Log {
                 key,
                 value: &value,
                 value_type,
+                expires: NEVER,
             };
             entry.encode(&mut self.memory.bytes[address..address + len]);
             let head = self.memory.segment_mut(self.head);
@@ -466,6 +498,7 @@ impl Log {
             self.tombstone_bytes += len;
         }
         self.table.remove(hash, place);
+        self.expiry.remove(expires, hash);
         self.unindex_prepared(table, key);
         self.memory.owner_mut(old.address).live -= old.len;
         self.account_removed(table, old.len);

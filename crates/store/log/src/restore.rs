@@ -13,10 +13,12 @@ use crate::segment::NoRoom;
 use crate::table::Table;
 use crate::transactions::is_prepared_entry;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
-use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
+use sprat_wire::expiry::{NEVER, Time};
+use sprat_wire::once::{COMPLETIONS, Completion};
 use sprat_wire::tablet::table_of;
 use sprat_wire::transaction::PREPARED;
-use std::collections::BTreeMap;
+use sprat_wire::value::ValueType;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Entries processed together, so that their cache misses overlap.
@@ -55,6 +57,8 @@ pub struct Restore {
     tables: Option<Vec<u32>>,
     /// Number of objects left out so far, by table.
     left_out: BTreeMap<u32, u64>,
+    /// Tables of which objects were left out because they have expired.
+    expired: BTreeSet<u32>,
 }
 
 impl Restore {
@@ -85,7 +89,14 @@ impl Restore {
             tables.sort_unstable();
             tables
         });
-        Ok(Self { log, tables, left_out: BTreeMap::new() })
+        let (left_out, expired) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Self { log, tables, left_out, expired })
+    }
+
+    /// States the time, before any segment is restored: objects that have expired are left out, and
+    /// need no memory.
+    pub fn set_time(&mut self, now: Time) {
+        self.log.set_time(now);
     }
 
     /// Returns the number of objects left out so far because their tables do not exist, by table
@@ -159,7 +170,8 @@ impl Restore {
 
     /// Ends the restoration: opens a new head. The head's id is above all ids in the digest, and
     /// above `highest_id`, which is the highest id of any segment found on disk, whether the digest
-    /// lists that segment or not.
+    /// lists that segment or not. Records the time in tables of which objects have expired: nobody
+    /// must learn that they have before everything in the log is durable.
     ///
     /// # Errors
     /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,
@@ -172,10 +184,9 @@ impl Restore {
         log.tombstone_table = None;
         log.position += log.config.segment_bytes as u64;
         log.memory.next_id = log.memory.next_id.max(highest_id + 1);
-        match log.open_head(Appender::Cleaner) {
-            Ok(()) => Ok(log),
-            Err(_) => Err(RestoreError::Full(log.config.memory)),
-        }
+        let opened = log.open_head(Appender::Cleaner).is_ok()
+            && self.expired.into_iter().all(|table| log.record_time(table).is_ok());
+        if opened { Ok(log) } else { Err(RestoreError::Full(log.config.memory)) }
     }
 
     fn object(
@@ -200,6 +211,9 @@ impl Restore {
         if !exists || is_nothing || self.is_tombstoned(hash, entry) {
             return Ok(());
         }
+        if self.log.is_expired(entry) {
+            return self.expired(slot, hash, entry);
+        }
         let known = self.log.lookup(hash, entry.table, entry.key);
         if known.is_some_and(|(_, known)| self.log.entry(known).version >= entry.version) {
             return Ok(());
@@ -207,7 +221,7 @@ impl Restore {
         let address = self.room(slot, bytes.len())?;
         let log = &mut self.log;
         if is_completion {
-            log.clients.note_heard(OperationId::client_of(entry.key));
+            log.note_completion(entry.key, entry.version);
         }
         log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
         log.memory.segment_mut(slot).live += bytes.len();
@@ -215,6 +229,7 @@ impl Restore {
         // Looks the object up again, as the cleaner may have moved it to make room.
         match known.and_then(|_| log.lookup(hash, entry.table, entry.key)) {
             Some((place, old)) => {
+                log.expiry.remove(log.memory.entry(old.address).expires, hash);
                 log.table.set(place, hash, address);
                 log.memory.owner_mut(old.address).live -= old.len;
                 log.account_removed(entry.table, old.len);
@@ -224,7 +239,42 @@ impl Restore {
                 log.index_prepared(entry.table, entry.key, hash, bytes.len());
             }
         }
+        log.expiry.add(entry.expires, hash);
         Ok(())
+    }
+
+    /// Leaves out an object that has expired. If older versions of it may be in other segments, puts
+    /// a tombstone in its place.
+    fn expired(&mut self, slot: u32, hash: u64, entry: &Entry<'_>) -> Result<(), RestoreError> {
+        self.expired.insert(entry.table);
+        let newest = self.log.memory.next_id - 1;
+        let tombstone = Entry {
+            kind: Kind::Tombstone,
+            value: &newest.to_le_bytes(),
+            value_type: ValueType::Bytes,
+            expires: NEVER,
+            ..*entry
+        };
+        if entry.successor {
+            let mut bytes = vec![0; tombstone.encoded_len()];
+            tombstone.encode(&mut bytes);
+            return self.tombstone(slot, hash, &tombstone, &bytes);
+        }
+        self.remove_older(hash, &tombstone);
+        Ok(())
+    }
+
+    /// Removes the version of an object that a tombstone deletes, if it was restored.
+    fn remove_older(&mut self, hash: u64, tombstone: &Entry<'_>) {
+        let Entry { table, key, version, .. } = *tombstone;
+        let log = &mut self.log;
+        log.safe_version = log.safe_version.max(version + 1);
+        if let Some((place, old)) = log.lookup(hash, table, key)
+            && log.entry(old).version <= version
+        {
+            log.remove_dead(hash, place, old, table);
+            log.unindex_prepared(table, key);
+        }
     }
 
     /// Returns whether a tombstone for this object has been restored.
@@ -260,14 +310,8 @@ impl Restore {
         segment.live += bytes.len();
         segment.tombstones += bytes.len();
         log.tombstone_bytes += bytes.len();
-        if let Some((place, old)) = log.lookup(hash, entry.table, entry.key)
-            && log.entry(old).version <= entry.version
-        {
-            log.table.remove(hash, place);
-            log.unindex_prepared(entry.table, entry.key);
-            log.memory.owner_mut(old.address).live -= old.len;
-            log.account_removed(entry.table, old.len);
-        }
+        self.remove_older(hash, entry);
+        let log = &mut self.log;
         let (memory, seed) = (&log.memory, log.config.seed);
         let tombstone_table =
             log.tombstone_table.as_mut().expect("graves are kept while restoring");

@@ -7,6 +7,7 @@ use crate::tables::TableStats;
 use crate::{Durability, Role};
 use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::Kind;
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::COMPLETIONS;
 use sprat_wire::tablet::table_of;
 use sprat_wire::transaction::PREPARED;
@@ -24,6 +25,8 @@ pub struct Stats {
     pub completions: u64,
     /// Prepared entries of transactions.
     pub prepared: u64,
+    /// Objects that expire.
+    pub expiring: u64,
     /// Clients whose completions are kept.
     pub clients: u64,
     /// Bytes of the entries of objects and completions.
@@ -69,6 +72,7 @@ impl Log {
             objects: self.table.len() as u64 - completions - prepared,
             completions,
             prepared,
+            expiring: self.expiry.all().len() as u64,
             clients: self.clients.len() as u64,
             object_bytes: self.object_bytes as u64,
             tombstone_bytes: self.tombstone_bytes as u64,
@@ -174,6 +178,11 @@ impl Log {
             assert!(segment.role == Role::Survivor || segment.listed || segment.cleaned);
         }
         assert_eq!(entries, pointed, "every object is in a segment");
+        let expiring = pointed.iter().map(|&address| {
+            (self.memory.entry(address).expires, hash_at(&self.memory, seed, address))
+        });
+        let expiring: BTreeSet<_> = expiring.filter(|&(expires, _)| expires != NEVER).collect();
+        assert_eq!(&expiring, self.expiry.all(), "the index has what expires");
         assert_eq!(
             self.memory.seglets.free() + owned.len(),
             self.memory.seglets.total(),

@@ -5,7 +5,7 @@
 //! locks without further work. See [`sprat_wire::transaction`].
 
 use crate::completions::Operation;
-use crate::log::{Appender, Full, Log, Ref};
+use crate::log::{Appender, Content, Full, Log, Ref};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
@@ -14,7 +14,6 @@ use sprat_wire::transaction::{
     OperationState, PREPARED, Participant, Plan, TransactionAction, parse_prepared_key,
     prepared_key,
 };
-use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A prepared entry.
@@ -271,8 +270,8 @@ impl Log {
         let done = match action {
             TransactionAction::Check => false,
             TransactionAction::Write(value) => {
-                let value = (ValueType::Bytes, value);
-                self.write(table, key, value, None, Some(&operation), appender)?;
+                let content = Content::bytes(value);
+                self.write(table, key, content, None, Some(&operation), appender)?;
                 true
             }
             TransactionAction::Remove => self.remove_once(table, key, &operation)?.is_some(),

@@ -3,5 +3,6 @@
 
 mod behaviour;
 mod common;
+mod expiry;
 mod model;
 mod transactions;

@@ -5,7 +5,8 @@ use crate::common;
 use common::{Disk, chance};
 use proptest::prelude::*;
 use sprat_chance::Chance;
-use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
+use sprat_log::{Config, Content, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
@@ -228,7 +229,8 @@ fn step(
         let id = case.operation();
         for round in 0.. {
             let operation = id.map(|id| Operation { id, result: RESULT });
-            let put = log.put_typed(key.0, &key.1, (value_type, &value), operation.as_ref());
+            let content = Content { value: &value, value_type, expires: NEVER };
+            let put = log.put_content(key.0, &key.1, content, operation.as_ref());
             match put {
                 Ok(written) => {
                     let entry = log.entry(written.reference);

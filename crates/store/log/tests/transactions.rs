@@ -2,9 +2,12 @@
 
 use crate::common::{Disk, chance};
 use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY};
+use sprat_wire::entry::{Entry, Kind};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::OperationId;
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::{OperationState, PREPARED, Participant, Plan, TransactionAction};
+use sprat_wire::value::ValueType;
 
 const TABLE: u32 = 1;
 
@@ -195,8 +198,18 @@ fn a_prepared_change_has_room_however_full_the_log_is() {
 fn what_is_no_prepared_entry_is_not_taken() {
     let mut log = log();
     let key = [0; 20];
-    let value = (sprat_wire::value::ValueType::Bytes, &b"no plan"[..]);
-    assert_eq!(log.adopt(TABLE | PREPARED, &key, value, 7), Ok(false));
-    assert_eq!(log.adopt(TABLE | PREPARED, &key[..3], value, 7), Ok(false));
+    for key in [&key[..], &key[..3]] {
+        let entry = Entry {
+            kind: Kind::Object,
+            successor: false,
+            table: TABLE | PREPARED,
+            version: 7,
+            key,
+            value: b"no plan",
+            value_type: ValueType::Bytes,
+            expires: NEVER,
+        };
+        assert_eq!(log.adopt(&entry), Ok(false));
+    }
     assert!(!log.has_prepared());
 }

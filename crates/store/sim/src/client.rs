@@ -421,7 +421,7 @@ impl Client {
         let request = match action {
             Action::Read => Request::Read { table, key },
             Action::Write { condition, .. } => {
-                Request::Write { table, key, value: &bytes, condition }
+                Request::Write { table, key, value: &bytes, condition, ttl: None }
             }
             Action::Remove { condition } => Request::Remove { table, key, condition },
             Action::Increment { delta } => Request::IncrementI64 { table, key, delta },

@@ -184,8 +184,13 @@ impl Server {
         assert!(self.is_down());
         self.control.set_now(now.0);
         let disk = self.control.open().expect("whoever had it open is gone");
-        let opened =
-            restart::open(disk, &self.config, &self.options, &restart::LogTables::served(tables));
+        let opened = restart::open(
+            disk,
+            &self.config,
+            &self.options,
+            &restart::LogTables::served(tables),
+            0,
+        );
         let restart::OpenedLog { log, backup, report } = match opened {
             Ok(opened) => opened,
             Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),

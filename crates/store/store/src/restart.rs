@@ -4,6 +4,7 @@ use crate::backup::{self, Backup, OpenError, Options, ReplayReport};
 use crate::coordinator::REMEDY;
 use sprat_disk::Disk;
 use sprat_log::{Config, ConfigError, Log, Restore, RestoreError};
+use sprat_wire::expiry::Time;
 use sprat_wire::frame::{BLOCK_BYTES, FILE_HEADERS, FileHeader};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -90,7 +91,7 @@ pub struct OpenedLog<D: Disk> {
 
 /// Opens the log on `disk`. Leaves out the objects of tables that are not served, which were
 /// dropped; the report counts these objects. If such a table cannot have been dropped, the log is
-/// not opened.
+/// not opened. Leaves out objects that have expired at `now`.
 ///
 /// [`Options::threads`] threads read, check and hash the segments, while the calling thread
 /// restores their entries.
@@ -104,6 +105,7 @@ pub fn open<D: Disk>(
     config: &Config,
     options: &Options,
     tables: &LogTables,
+    now: Time,
 ) -> Result<OpenedLog<D>, RestartError> {
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
@@ -117,7 +119,8 @@ pub fn open<D: Disk>(
             // The first segment is the newest head, and its digest lists the other segments.
             None => {
                 match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
-                    Ok(begun) => {
+                    Ok(mut begun) => {
+                        begun.set_time(now);
                         listed = segment.header.digest.len();
                         restore.insert(begun)
                     }

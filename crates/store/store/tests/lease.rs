@@ -48,8 +48,13 @@ fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: Cal
 
 #[test]
 fn lease_expiry_stops_answers() {
-    let write =
-        Request::Write { table: TABLE, key: b"key", condition: Condition::None, value: b"value" };
+    let write = Request::Write {
+        table: TABLE,
+        key: b"key",
+        condition: Condition::None,
+        value: b"value",
+        ttl: None,
+    };
     let read = Request::Read { table: TABLE, key: b"key" };
     for request in [write, read] {
         let (mut world, outbox) = world();

@@ -67,9 +67,14 @@ impl World {
             let (config, options) =
                 configure(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
             let disk = MemControl::new(last.into());
-            let OpenedLog { log, backup, .. } =
-                open(disk.open().expect("a disk"), &config, &options, &LogTables::served(&[TABLE]))
-                    .expect("it is new");
+            let OpenedLog { log, backup, .. } = open(
+                disk.open().expect("a disk"),
+                &config,
+                &options,
+                &LogTables::served(&[TABLE]),
+                0,
+            )
+            .expect("it is new");
             let (outbox, inbox) = inbox();
             let master = Master::new(log, Some(backup), inbox);
             let node = Node::new(
@@ -235,6 +240,7 @@ impl Client {
                 key: &key,
                 value: &value,
                 condition: Condition::None,
+                ttl: None,
             },
             Step::Remove(_) => {
                 Request::Remove { table: TABLE, key: &key, condition: Condition::None }
@@ -337,7 +343,7 @@ proptest! {
                 table: TABLE,
                 key: &key,
                 value: &[1; VALUE],
-                condition: Condition::None,
+                condition: Condition::None, ttl: None
             };
             let (status, version, _) = client.world.ask(0, &request, None, |_| {});
             prop_assert_eq!(status, Status::Ok);

@@ -124,11 +124,16 @@ fn an_operation_is_done_once_also_across_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let add = Request::IncrementI64 { table, key: b"sum", delta: 5 };
-    let write =
-        Request::Write { table, key: b"key", value: b"value", condition: Condition::Absent };
+    let write = Request::Write {
+        table,
+        key: b"key",
+        value: b"value",
+        condition: Condition::Absent,
+        ttl: None,
+    };
     let remove = Request::Remove { table, key: b"gone", condition: Condition::None };
     client.send(
-        &Request::Write { table, key: b"gone", value: b"x", condition: Condition::None },
+        &Request::Write { table, key: b"gone", value: b"x", condition: Condition::None, ttl: None },
         None,
     );
     let operations = [(add, id(0, 1)), (write, id(1, 1)), (remove, id(2, 9))];
@@ -167,23 +172,45 @@ fn an_operation_is_done_once_also_across_a_restart() {
 fn refusals_of_repeated_operations_are_final() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
-    let write =
-        Request::Write { table, key: b"key", value: b"value", condition: Condition::Exists };
+    let write = Request::Write {
+        table,
+        key: b"key",
+        value: b"value",
+        condition: Condition::Exists,
+        ttl: None,
+    };
     let (first, sent_again) = (id(0, 1), OperationId { resent: true, ..id(0, 1) });
     let refused = client.send(&write, Some(sent_again));
     assert_eq!(refused.0, Status::Conflict);
     client.send(
-        &Request::Write { table, key: b"key", value: b"other", condition: Condition::None },
+        &Request::Write {
+            table,
+            key: b"key",
+            value: b"other",
+            condition: Condition::None,
+            ttl: None,
+        },
         None,
     );
     assert_eq!(client.send(&write, Some(first)), refused, "what was sent first comes late");
     // A server records no refusal of an operation that was sent only once: it decides when it
     // executes the operation.
-    let write =
-        Request::Write { table, key: b"new", value: b"value", condition: Condition::Exists };
+    let write = Request::Write {
+        table,
+        key: b"new",
+        value: b"value",
+        condition: Condition::Exists,
+        ttl: None,
+    };
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Conflict);
     client.send(
-        &Request::Write { table, key: b"new", value: b"other", condition: Condition::None },
+        &Request::Write {
+            table,
+            key: b"new",
+            value: b"other",
+            condition: Condition::None,
+            ttl: None,
+        },
         None,
     );
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Ok);
@@ -197,7 +224,13 @@ fn refusals_of_repeated_operations_are_final() {
         assert_eq!(client.send(&request, Some(id)).0, status);
     }
     client.send(
-        &Request::Write { table, key: b"nothing", value: b"x", condition: Condition::None },
+        &Request::Write {
+            table,
+            key: b"nothing",
+            value: b"x",
+            condition: Condition::None,
+            ttl: None,
+        },
         None,
     );
     let remove = Request::Remove { table, key: b"nothing", condition: Condition::None };
@@ -214,8 +247,13 @@ fn each_operation_of_a_batch_is_done_once_also_across_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let add = Request::IncrementI64 { table, key: b"sum", delta: 5 };
-    let write =
-        Request::Write { table, key: b"key", value: b"value", condition: Condition::Absent };
+    let write = Request::Write {
+        table,
+        key: b"key",
+        value: b"value",
+        condition: Condition::Absent,
+        ttl: None,
+    };
     let mut items = Vec::new();
     push(&mut items, &add, Some(id(0, 1)));
     push(&mut items, &write, Some(id(1, 1)));
@@ -247,7 +285,7 @@ fn a_batch_with_bad_items_executes_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let condition = Condition::None;
-    let write = Request::Write { table, key: b"key", value: b"value", condition };
+    let write = Request::Write { table, key: b"key", value: b"value", condition, ttl: None };
     let read = Request::Read { table, key: b"key" };
     let mut inner = Vec::new();
     push(&mut inner, &read, None);
@@ -283,7 +321,13 @@ fn a_batch_ends_where_its_answers_are_long_enough() {
     let (server, mut client, table) = start(dir.path());
     let value = vec![b'v'; BATCH_ANSWER_BYTES / 4];
     client.send(
-        &Request::Write { table, key: b"key", value: &value, condition: Condition::None },
+        &Request::Write {
+            table,
+            key: b"key",
+            value: &value,
+            condition: Condition::None,
+            ttl: None,
+        },
         None,
     );
     let mut items = Vec::new();

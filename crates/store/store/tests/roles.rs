@@ -240,7 +240,7 @@ fn a_node_checks_roles() {
                 (Request::Scan { table, after: None }, reads),
                 (Request::TableStats { table }, reads),
                 (Request::Echo { table, value: b"x" }, reads),
-                (Request::Write { table, key: b"k", value: b"v", condition }, writes),
+                (Request::Write { table, key: b"k", value: b"v", condition, ttl: None }, writes),
                 (Request::IncrementI64 { table, key: b"n", delta: 1 }, writes),
                 (Request::IncrementF64 { table, key: b"f", delta: 1.0 }, writes),
                 (Request::Remove { table, key: b"k", condition }, writes),
@@ -253,8 +253,13 @@ fn a_node_checks_roles() {
         for table in [seen, mine, other] {
             let (header, key, value) = Request::Echo { table, value: b"x" }.parts();
             push_item(&mut items, &[header.as_bytes(), key, value]);
-            let write =
-                Request::Write { table, key: b"b", value: b"v", condition: Condition::None };
+            let write = Request::Write {
+                table,
+                key: b"b",
+                value: b"v",
+                condition: Condition::None,
+                ttl: None,
+            };
             let (header, key, value) = write.parts();
             push_item(&mut items, &[header.as_bytes(), key, value]);
         }

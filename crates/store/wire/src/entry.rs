@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! 0        4       8          14        16     19
-//! | crc32c | table | version  | key_len | kind | key ... | value ... |
+//! | crc32c | table | version  | key_len | kind | key ... | expires 6 | value ... |
 //! ```
 //! The CRC covers all bytes of the entry after the CRC. `kind` holds, from its lowest bit on, 21
 //! bits of value length (for a counter, its [type](crate::value)), 2 of [`Kind`], and
-//! [`Entry::successor`]. Entries are not aligned: with objects of 130 B, each byte of padding would
-//! be 0.6 % of the memory.
+//! [`Entry::successor`]. `expires` is there only if the object [expires](crate::expiry); then the
+//! bits of the kind are zero. Programs that are older than expiry refuse such an entry. Entries are
+//! not aligned: with objects of 130 B, each byte of padding would be 0.6 % of the memory.
 
+use crate::expiry::{EXPIRY_BYTES, MAX_TIME, NEVER, Time};
 use crate::value::ValueType;
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
 use thiserror::Error;
@@ -19,7 +21,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_BYTES: usize = 19;
 
 /// The longest entry, in bytes: its header, and a key and a value at their limits.
-pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
+pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + EXPIRY_BYTES + MAX_VALUE;
+
+/// In place of the [kind](Kind) of an object that expires.
+const EXPIRING: u32 = 0;
 
 /// Bits of the value's length in a header's `kind`. Above these bits are the entry's kind and the
 /// successor bit.
@@ -56,7 +61,7 @@ pub struct Header {
 impl Header {
     /// Makes a header. `length` comes from [`ValueType::encode_length`].
     fn new(
-        kind: Kind,
+        kind: u32,
         successor: bool,
         table: u32,
         version: u64,
@@ -65,8 +70,7 @@ impl Header {
     ) -> Self {
         assert!(version <= MAX_VERSION);
         let version = version.to_le_bytes();
-        let kind =
-            length | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
+        let kind = length | kind << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
         let kind = kind.to_le_bytes();
         Self {
             crc: U32::new(0),
@@ -104,6 +108,8 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
     /// The value's type: [`ValueType::Bytes`] unless the entry is an object that is a counter.
     pub value_type: ValueType,
+    /// When the object expires; [`NEVER`] for entries that are no objects.
+    pub expires: Time,
 }
 
 /// Why bytes are not an entry.
@@ -117,9 +123,9 @@ pub enum Malformed {
         /// Bytes present.
         present: usize,
     },
-    /// An unknown kind of entry.
-    #[error("unknown entry kind {0}")]
-    Kind(u8),
+    /// An object that expires at no time.
+    #[error("the entry's time of expiry is zero")]
+    Expiry,
     /// The value's length is over [`MAX_VALUE`], or is a counter's length in an entry that is no
     /// object.
     #[error("entry value of {0} bytes is over the limit")]
@@ -138,23 +144,32 @@ impl<'a> Entry<'a> {
     /// Returns the number of bytes that the entry takes in the log.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        HEADER_BYTES + self.key.len() + self.value.len()
+        entry_len(self.key.len(), self.value.len(), self.expires)
     }
 
     /// Writes the entry at the beginning of `out`; returns the bytes written.
     ///
     /// # Panics
-    /// When a length or the version is over its limit, or `out` is too short. Callers check what
-    /// comes from outside.
+    /// When a length, the version or the time is over its limit, an entry expires that is no
+    /// object, or `out` is too short. Callers check what comes from outside.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
         let out = &mut out[..len];
         let (key_len, length) = (self.key.len(), self.value_type.encode_length(self.value.len()));
-        let header =
-            Header::new(self.kind, self.successor, self.table, self.version, key_len, length);
+        let kind = match self.expires {
+            NEVER => u32::from(self.kind as u8),
+            expires => {
+                assert!(self.kind == Kind::Object && expires <= MAX_TIME);
+                EXPIRING
+            }
+        };
+        let header = Header::new(kind, self.successor, self.table, self.version, key_len, length);
         out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
-        out[HEADER_BYTES..][..self.key.len()].copy_from_slice(self.key);
-        out[HEADER_BYTES + self.key.len()..].copy_from_slice(self.value);
+        out[HEADER_BYTES..][..key_len].copy_from_slice(self.key);
+        let value_at = len - self.value.len();
+        let expires = &self.expires.to_le_bytes()[..value_at - HEADER_BYTES - key_len];
+        out[HEADER_BYTES + key_len..value_at].copy_from_slice(expires);
+        out[value_at..].copy_from_slice(self.value);
         let crc = crc32c::crc32c(&out[4..]);
         out[..4].copy_from_slice(&crc.to_le_bytes());
         len
@@ -164,8 +179,8 @@ impl<'a> Entry<'a> {
     /// filled: the checksum is not verified.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, or a length is
-    /// over its limit.
+    /// [`Malformed`] when the bytes end before the entry does, or a length or the time of expiry is
+    /// invalid.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -173,22 +188,33 @@ impl<'a> Entry<'a> {
         };
         let [a, b, c] = header.kind;
         let bits = u32::from_le_bytes([a, b, c, 0]);
-        let kind = match bits >> LENGTH_BITS & 3 {
-            1 => Kind::Object,
-            2 => Kind::Tombstone,
-            3 => Kind::Segment,
-            _ => return Err(Malformed::Kind(c)),
+        let (kind, expires) = match bits >> LENGTH_BITS & 3 {
+            1 => (Kind::Object, false),
+            2 => (Kind::Tombstone, false),
+            3 => (Kind::Segment, false),
+            _ => (Kind::Object, true),
         };
         let key_len = usize::from(header.key_len.get());
         let length = bits & ((1 << LENGTH_BITS) - 1);
         let (value_type, value_len) = ValueType::parse_length(length)
             .filter(|(value_type, _)| *value_type == ValueType::Bytes || kind == Kind::Object)
             .ok_or(Malformed::Length(length as usize))?;
-        if key_len + value_len > rest.len() {
-            let needed = HEADER_BYTES + key_len + value_len;
+        let expiry_len = if expires { EXPIRY_BYTES } else { 0 };
+        if key_len + expiry_len + value_len > rest.len() {
+            let needed = HEADER_BYTES + key_len + expiry_len + value_len;
             return Err(Malformed::Truncated { needed, present: bytes.len() });
         }
-        let (key, rest) = rest.split_at(key_len);
+        let (key, mut rest) = rest.split_at(key_len);
+        let mut expires = NEVER;
+        if let Some((&[e0, e1, e2, e3, e4, e5], value)) =
+            rest.split_first_chunk::<EXPIRY_BYTES>().filter(|_| expiry_len > 0)
+        {
+            expires = u64::from_le_bytes([e0, e1, e2, e3, e4, e5, 0, 0]);
+            rest = value;
+            if expires == NEVER {
+                return Err(Malformed::Expiry);
+            }
+        }
         let [v0, v1, v2, v3, v4, v5] = header.version;
         Ok(Self {
             kind,
@@ -198,6 +224,7 @@ impl<'a> Entry<'a> {
             key,
             value: &rest[..value_len],
             value_type,
+            expires,
         })
     }
 
@@ -205,8 +232,8 @@ impl<'a> Entry<'a> {
     /// network.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, a length is
-    /// over its limit, or the checksum does not match.
+    /// [`Malformed`] when the bytes end before the entry does, a length or the time of expiry is
+    /// invalid, or the checksum does not match.
     pub fn parse_checked(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let entry = Self::parse(bytes)?;
         let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -216,6 +243,14 @@ impl<'a> Entry<'a> {
         }
         Ok(entry)
     }
+}
+
+/// Returns the number of bytes of the log that an object takes, given the lengths of its key and
+/// value and the time at which it expires.
+#[must_use]
+#[inline]
+pub fn entry_len(key_len: usize, value_len: usize, expires: Time) -> usize {
+    HEADER_BYTES + key_len + value_len + if expires == NEVER { 0 } else { EXPIRY_BYTES }
 }
 
 /// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry skips
@@ -231,7 +266,7 @@ pub fn fill_gap(mut gap: &mut [u8]) {
             len -= HEADER_BYTES;
         }
         let length = ValueType::Bytes.encode_length(len - HEADER_BYTES);
-        let header = Header::new(Kind::Segment, false, 0, 0, 0, length);
+        let header = Header::new(Kind::Segment as u32, false, 0, 0, 0, length);
         let (filler, rest) = gap.split_at_mut(len);
         filler[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         gap = rest;

@@ -5,6 +5,7 @@
 //!   the certificates that a cluster's root issues to them.
 //! - [`op`]: the requests to coordinators, masters and backups, and their answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
+//! - [`expiry`]: after how long objects cease to exist by themselves.
 //! - [`once`]: operations that take effect once, and their completion records.
 //! - [`tablet`]: parts of tables.
 //! - [`transaction`]: operations that take effect together or not at all.
@@ -17,6 +18,7 @@
 pub mod certificate;
 pub mod channel;
 pub mod entry;
+pub mod expiry;
 pub mod frame;
 pub mod limits;
 pub mod once;

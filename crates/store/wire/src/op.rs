@@ -2,7 +2,8 @@
 //!
 //! A request is a [`RequestHeader`], then `key_len` bytes of key (or name, or locator), then the
 //! value. A request that changes an object may have an id, which then follows the header
-//! ([`OperationId`](crate::once::OperationId)). A response is a [`ResponseHeader`], then a body
+//! ([`OperationId`](crate::once::OperationId)). A time to live, if the request has one, follows
+//! these ([`Ttl`]). A response is a [`ResponseHeader`], then a body
 //! whose meaning depends on the request.
 
 mod answer;
@@ -14,7 +15,7 @@ mod moving;
 mod records;
 mod select;
 
-pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
+pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer, encode_object};
 pub use backup::{
     BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica,
 };
@@ -31,6 +32,7 @@ pub use records::{
 
 pub use select::{MAX_SELECTED, Selection};
 
+use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::OPERATION_ID_BYTES;
 use crate::tablet::{self, MAX_TABLETS};
 use crate::transaction::{Decision, PREPARED, Plan, TransactionAction};
@@ -44,6 +46,9 @@ pub const REQUEST_BYTES: usize = 16;
 
 /// The bit of `op` that marks a request with an operation's id.
 const WITH_ID: u8 = 0x80;
+
+/// The bit of `condition` that marks a request with a time to live.
+const WITH_TTL: u8 = 0x80;
 
 /// The fixed header of every request.
 #[derive(
@@ -119,8 +124,8 @@ impl Condition {
 /// A parsed request, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
-    /// To a master: read an object. Body of the answer: the value; `count`: the code of its
-    /// [type](crate::value::ValueType::code).
+    /// To a master: read an object. Body of the answer: the value; the header has the code of its
+    /// type and the [time that the object has left](Answer::ttl).
     Read {
         /// Table id.
         table: u32,
@@ -137,6 +142,19 @@ pub enum Request<'a> {
         value: &'a [u8],
         /// The condition for the write.
         condition: Condition,
+        /// After how long the object expires; `None`: never.
+        ttl: Option<Ttl>,
+    },
+    /// To a master: set after how long an object expires, and leave its value as it is.
+    SetTtl {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// The condition for the change.
+        condition: Condition,
+        /// After how long the object expires; `None`: never.
+        ttl: Option<Ttl>,
     },
     /// To a master: remove an object.
     Remove {
@@ -470,9 +488,13 @@ pub enum Malformed {
     /// A batch of no operations, or of more than [`MAX_BATCH`].
     #[error("a batch of {0} operations; it must have 1 to {MAX_BATCH}")]
     Batch(usize),
-    /// An operation's id in a request that takes none.
-    #[error("operation {0} takes no id")]
+    /// An operation's id in a request that takes none, or the id of
+    /// [no client](crate::expiry::TIME_CLIENT).
+    #[error("operation {0} takes no id, or not that of client {TIME_CLIENT}")]
     Id(u8),
+    /// A time to live of zero, over the limit, or in a request that takes none.
+    #[error("the time to live is invalid, or the operation takes none")]
+    Ttl,
     /// An offset outside a segment, or in a request that takes no offset.
     #[error("offset {0} is not in a segment, or does not belong there")]
     Offset(u32),
@@ -487,6 +509,7 @@ impl<'a> Request<'a> {
         match *self {
             Self::Read { table, .. }
             | Self::Write { table, .. }
+            | Self::SetTtl { table, .. }
             | Self::Remove { table, .. }
             | Self::IncrementI64 { table, .. }
             | Self::IncrementF64 { table, .. }
@@ -507,6 +530,7 @@ impl<'a> Request<'a> {
         match *self {
             Self::Read { table, key }
             | Self::Write { table, key, .. }
+            | Self::SetTtl { table, key, .. }
             | Self::Remove { table, key, .. }
             | Self::IncrementI64 { table, key, .. }
             | Self::IncrementF64 { table, key, .. }
@@ -525,6 +549,16 @@ impl<'a> Request<'a> {
             (Self::Decide { position, .. }, _) => *position,
             (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
             _ => 0,
+        }
+    }
+
+    /// Returns the bytes of the request's time to live, which follow its header and id.
+    #[must_use]
+    #[inline]
+    pub fn ttl_bytes(&self) -> Option<[u8; TTL_BYTES]> {
+        match self {
+            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } => ttl.map(Ttl::bytes),
+            _ => None,
         }
     }
 
@@ -553,6 +587,7 @@ impl<'a> Request<'a> {
         matches!(
             self,
             Self::Write { .. }
+                | Self::SetTtl { .. }
                 | Self::Remove { .. }
                 | Self::IncrementI64 { .. }
                 | Self::IncrementF64 { .. }

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Malformed, Role, SegmentHeader, fill_gap};
+use sprat_wire::expiry::{MAX_TIME, NEVER, Time};
 use sprat_wire::value::{IncrementError, Number, ValueType};
 use sprat_wire::{MAX_VALUE, MAX_VERSION};
 
@@ -12,14 +13,19 @@ fn bytes_of(entry: &Entry<'_>) -> Vec<u8> {
     bytes
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Object), Just(Kind::Tombstone), Just(Kind::Segment)]
+/// Returns kinds of entries, each with when the entry expires.
+fn kinds() -> impl Strategy<Value = (Kind, Time)> {
+    prop_oneof![
+        (Just(Kind::Object), prop_oneof![Just(NEVER), 1..=MAX_TIME]),
+        Just((Kind::Tombstone, NEVER)),
+        Just((Kind::Segment, NEVER)),
+    ]
 }
 
 proptest! {
     #[test]
     fn an_entry_is_read_as_written(
-        kind in kinds(),
+        (kind, expires) in kinds(),
         successor: bool,
         table: u32,
         version in 0..=MAX_VERSION,
@@ -35,6 +41,7 @@ proptest! {
             key: &key,
             value: &value,
             value_type: ValueType::Bytes,
+            expires,
         };
         let mut bytes = bytes_of(&entry);
         let len = bytes.len();
@@ -61,7 +68,7 @@ proptest! {
             version: 9,
             key: b"key",
             value: &value,
-            value_type: ValueType::Bytes,
+            value_type: ValueType::Bytes, expires: NEVER
         };
         let mut bytes = bytes_of(&entry);
         let at = at.index(bytes.len());
@@ -125,6 +132,7 @@ fn the_layout_does_not_change() {
         key: b"k",
         value: b"vw",
         value_type: ValueType::Bytes,
+        expires: NEVER,
     };
     let bytes = bytes_of(&entry);
     assert_eq!(
@@ -149,6 +157,7 @@ fn counters_from_before_types_are_read_and_take_a_type() {
         key,
         value,
         value_type: ValueType::Bytes,
+        expires: NEVER,
     };
     for (key, value) in OLD_COUNTERS {
         let mut old = vec![
@@ -201,6 +210,7 @@ fn a_counter_has_a_type_where_its_length_stands() {
             key: b"k",
             value: &value,
             value_type,
+            expires: NEVER,
         };
         let bytes = bytes_of(&entry);
         assert_eq!(bytes[16..19], [length, 0, 0x20 | 0x10], "1 MB and so much");

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
+use sprat_wire::expiry::{NEVER, TIME_CLIENT, Ttl};
 use sprat_wire::once::{
     COMPLETIONS, Completion, MAX_COMPLETION, MAX_OPERATION_SLOTS, MAX_RESULT, OperationId,
 };
@@ -9,8 +10,8 @@ use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, Item, Items, Load,
     MAX_BATCH, Malformed, MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart,
     RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord,
-    TabletRecord, encode_answer, fits_record, push_counter, push_item, push_replica, push_server,
-    push_table, write_scan_record,
+    TabletRecord, encode_answer, encode_object, fits_record, push_counter, push_item, push_replica,
+    push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::{Decision, PREPARED, Participant, Plan, TransactionAction};
@@ -20,7 +21,8 @@ use zerocopy::IntoBytes;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
     let (header, key, value) = request.parts();
-    [header.as_bytes(), key, value].concat()
+    let ttl = request.ttl_bytes();
+    [header.as_bytes(), ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]), key, value].concat()
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -41,11 +43,13 @@ proptest! {
         value: Vec<u8>,
         condition in condition(),
         name in "[a-zé]{1,60}",
-        client: u64,
+        client in 0..TIME_CLIENT,
         slot in 0..MAX_OPERATION_SLOTS,
         sequence in 0..=MAX_VERSION,
         resent: bool,
+        ttl in 1..=Ttl::MAX.millis(),
     ) {
+        let ttl = Ttl::of_millis(ttl).expect("within the limits");
         let id = OperationId { client, slot, sequence, resent };
         let mut marked = id.bytes();
         OperationId::mark_resent(&mut marked);
@@ -80,7 +84,10 @@ proptest! {
         let decide = |decision| Request::Decide { table, position, id: &operation, decision };
         for request in [
             Request::Read { table, key },
-            Request::Write { table, key, value, condition },
+            Request::Write { table, key, value, condition, ttl: None },
+            Request::Write { table, key, value, condition, ttl: Some(ttl) },
+            Request::SetTtl { table, key, condition, ttl: None },
+            Request::SetTtl { table, key, condition, ttl: Some(ttl) },
             Request::Remove { table, key, condition },
             Request::IncrementI64 { table, key, delta: number.cast_signed() },
             Request::IncrementF64 { table, key, delta: f64::from(table) },
@@ -126,7 +133,9 @@ proptest! {
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
             prop_assert_eq!(Request::parse_with_id(&bytes), Ok((request, None)));
             let (header, key, value) = request.parts();
-            let bytes = [header.with_id().as_bytes(), &id.bytes(), key, value].concat();
+            let ttl = request.ttl_bytes();
+            let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
+            let bytes = [header.with_id().as_bytes(), &id.bytes(), ttl, key, value].concat();
             let op = bytes_of(&request)[0];
             let with_id = if request.changes_object() {
                 Ok((request, Some(id)))
@@ -301,6 +310,7 @@ proptest! {
             key: &key,
             value: &value[..len],
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         prop_assert_eq!(Completion::of(&entry), Some(completion));
         prop_assert_eq!(
@@ -389,14 +399,70 @@ fn answers_round_trip() {
     let answer = Answer::parse(&bytes).unwrap();
     assert_eq!(
         answer,
-        Answer { status: Status::Conflict, more: true, count: 3, number: 9, body: b"body" }
+        Answer {
+            status: Status::Conflict,
+            more: true,
+            count: 3,
+            ttl_high: 0,
+            number: 9,
+            body: b"body"
+        }
     );
+}
+
+#[test]
+fn an_answer_says_how_long_an_object_lives_on() {
+    for ttl in [None, Some(1), Some(0xFF_FFFF), Some(0x0123_4567_89AB >> 8), Some(u64::MAX >> 24)] {
+        let ttl = ttl.map(|millis| Ttl::of_millis(millis).unwrap());
+        let header = encode_object(7, ValueType::Double, ttl);
+        let bytes = [header.as_bytes(), b"value"].concat();
+        let answer = Answer::parse(&bytes).unwrap();
+        assert_eq!((answer.ttl(), answer.value_type()), (ttl, ValueType::Double));
+        assert_eq!((answer.status, answer.number), (Status::Ok, 7));
+    }
+}
+
+#[test]
+fn an_invalid_time_to_live_is_refused() {
+    let ttl = Some(Ttl::MAX);
+    let write =
+        Request::Write { table: 1, key: b"k", value: b"v", condition: Condition::None, ttl };
+    let bytes = bytes_of(&write);
+    let with = |millis: u64| {
+        let mut bytes = bytes.clone();
+        bytes[16..24].copy_from_slice(&millis.to_le_bytes());
+        Request::parse(&bytes).map(drop)
+    };
+    assert_eq!(with(1), Ok(()));
+    assert_eq!(with(0), Err(Malformed::Ttl));
+    assert_eq!(with(Ttl::MAX.millis() + 1), Err(Malformed::Ttl));
+    assert_eq!(Request::parse(&bytes[..20]), Err(Malformed::Short(20)));
+    // Only requests that set a time to live may have one.
+    let mut read = bytes_of(&Request::Remove { table: 1, key: b"k", condition: Condition::None });
+    read[1] |= 0x80;
+    assert_eq!(Request::parse(&read), Err(Malformed::Condition(0x80)));
+}
+
+#[test]
+fn no_client_writes_time_records() {
+    let write =
+        Request::Write { table: 1, key: b"k", value: b"v", condition: Condition::None, ttl: None };
+    let (header, key, value) = write.parts();
+    let id = OperationId { client: TIME_CLIENT, slot: 0, sequence: 1, resent: false };
+    let bytes = [header.with_id().as_bytes(), &id.bytes(), key, value].concat();
+    assert_eq!(Request::parse_with_id(&bytes), Err(Malformed::Id(2)));
 }
 
 #[test]
 fn a_value_over_the_limit_is_named() {
     let value = vec![0; sprat_wire::MAX_VALUE + 1];
-    let request = Request::Write { table: 1, key: b"k", value: &value, condition: Condition::None };
+    let request = Request::Write {
+        table: 1,
+        key: b"k",
+        value: &value,
+        condition: Condition::None,
+        ttl: None,
+    };
     assert_eq!(Request::parse(&bytes_of(&request)), Err(Malformed::ValueTooLarge(value.len())));
 }
 

@@ -107,8 +107,10 @@ impl Single {
         let key = objects.key(number);
         let (table, value) = (self.table, &objects.value[..]);
         match write {
-            true => self
-                .call(&Request::Write { table, key: &key, value, condition: Condition::None }, 0),
+            true => self.call(
+                &Request::Write { table, key: &key, value, condition: Condition::None, ttl: None },
+                0,
+            ),
             false => self.call(&Request::Read { table, key: &key }, value.len()),
         }
     }

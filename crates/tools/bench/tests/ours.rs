@@ -129,7 +129,13 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
             Client::connect(&client_options(server.coordinator.to_string())).expect("a client");
         let table = client.create_table("t").expect("a table").0;
         let value = vec![7; 100_000];
-        let put = Request::Write { table, key: b"k", value: &value, condition: Condition::None };
+        let put = Request::Write {
+            table,
+            key: b"k",
+            value: &value,
+            condition: Condition::None,
+            ttl: None,
+        };
         let get = Request::Read { table, key: b"k" };
         for (tag, request) in [(1, put), (2, get)] {
             let begun = ticks();

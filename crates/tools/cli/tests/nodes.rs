@@ -55,8 +55,13 @@ fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
     for number in 0..50_u64 {
         let Table(table) = tables[usize::try_from(number % TABLES).expect("few")];
         let key = (OBJECTS + number).to_le_bytes();
-        let request =
-            Request::Write { table, key: &key, value: b"perhaps", condition: Condition::None };
+        let request = Request::Write {
+            table,
+            key: &key,
+            value: b"perhaps",
+            condition: Condition::None,
+            ttl: None,
+        };
         client.submit(&request).expect("submitted");
     }
     server.kill();

@@ -221,7 +221,10 @@ impl Core {
             push_counter(&mut body, "bytes", sum.bytes);
             let count = self.counts.swap_remove(index);
             let (status, body) = (Status::Ok, &body[..]);
-            sink(count.tag, Ok(Answer { status, more: false, count: 0, number: objects, body }));
+            sink(
+                count.tag,
+                Ok(Answer { status, more: false, count: 0, ttl_high: 0, number: objects, body }),
+            );
         }
     }
 

@@ -39,7 +39,8 @@ const FORMAL_DELAY: Duration = Duration::from_millis(2);
 const FORMAL_TOGETHER: usize = 64;
 
 /// The result of a transaction that is committed.
-const DONE: Answer<'_> = Answer { status: Status::Ok, more: false, count: 0, number: 0, body: &[] };
+const DONE: Answer<'_> =
+    Answer { status: Status::Ok, more: false, count: 0, ttl_high: 0, number: 0, body: &[] };
 
 /// An operation of a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ impl<'a> TransactionOperation<'a> {
         match action {
             TransactionAction::Check => None,
             TransactionAction::Write(value) => {
-                Some(Request::Write { table, key, value, condition })
+                Some(Request::Write { table, key, value, condition, ttl: None })
             }
             TransactionAction::Remove => Some(Request::Remove { table, key, condition }),
         }

@@ -44,7 +44,8 @@ impl Log {
     }
 
     /// Removes a dead object from the hash table and the counters.
-    pub(super) fn remove_dead(&mut self, hash: u64, place: TableSlot, reference: Ref, table: u32) {
+    pub(crate) fn remove_dead(&mut self, hash: u64, place: TableSlot, reference: Ref, table: u32) {
+        self.expiry.remove(self.memory.entry(reference.address).expires, hash);
         self.table.remove(hash, place);
         self.memory.owner_mut(reference.address).live -= reference.len;
         self.account_removed(table, reference.len);

@@ -5,6 +5,7 @@ use super::{Full, Log, NO_SLOT, REMOVALS};
 use crate::config::{CLEANER_SEGMENTS, Durability, REMOVAL_SEGMENTS};
 use crate::segment::{NoRoom, wanted_run};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::value::ValueType;
 
 /// Limit on the slices of cleaning that one write runs before it is refused. For each seglet of
@@ -181,6 +182,7 @@ impl Log {
             key: &[],
             value: &value,
             value_type,
+            expires: NEVER,
         };
         let len = entry.encoded_len();
         let address = self.memory.append(slot, len, 1, self.config.segment_bytes, floor)?;

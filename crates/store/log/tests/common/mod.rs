@@ -4,6 +4,7 @@
 use sprat_chance::Chance;
 use sprat_log::{Config, Log, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
+use sprat_wire::expiry::Time;
 use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -87,6 +88,11 @@ impl Disk {
     /// Restarts the log: cuts torn tails, finds the newest head, frees segments that the head does
     /// not list, and replays the others.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
+        self.restore_at(config, tables, 0)
+    }
+
+    /// Restarts the log at a time.
+    pub(crate) fn restore_at(&mut self, config: Config, tables: Option<&[u32]>, now: Time) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();
         let highest = self.replicas.keys().next_back().copied().unwrap_or(0);
@@ -124,6 +130,7 @@ impl Disk {
             "everything the digest lists is there"
         );
         let mut restore = Restore::new(config, &newest.digest, tables).unwrap();
+        restore.set_time(now);
         for (&id, bytes) in self.replicas.iter().rev() {
             let mut entries = Vec::new();
             let mut at = 0;

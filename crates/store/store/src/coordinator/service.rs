@@ -537,6 +537,7 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Read { .. }
             | Request::Write { .. }
+            | Request::SetTtl { .. }
             | Request::Remove { .. }
             | Request::IncrementI64 { .. }
             | Request::IncrementF64 { .. }

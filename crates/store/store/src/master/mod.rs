@@ -5,6 +5,7 @@ mod batch;
 mod body;
 mod deciding;
 mod durable;
+mod expiry;
 mod inbox;
 mod loads;
 mod operations;
@@ -31,6 +32,7 @@ use crate::replication::{Outlook, Replicator};
 use body::HeldBodies;
 use deciding::OwnDecisions;
 use durable::Durable;
+use expiry::ExpiryClock;
 use loads::{Loads, RequestCounts};
 use pace::Pace;
 use recoveries::Recoveries;
@@ -41,6 +43,7 @@ use sprat_log::{Full, Log, Ref};
 use sprat_net::{EventCounter, Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
+use sprat_wire::expiry::Time;
 use sprat_wire::once::COMPLETION_RETENTION;
 use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
@@ -148,6 +151,7 @@ pub struct Master<D: Disk> {
     counts: Counts,
     /// When the log next forgets the completions of clients that have been silent.
     age_at: Nanos,
+    expiry_clock: ExpiryClock,
     /// Log position behind the last removal. A reply "not found" waits until the log is durable up
     /// to this position, since the object may have been removed.
     removed_at: u64,
@@ -178,6 +182,8 @@ impl<D: Disk> Master<D> {
     }
 
     fn with_durability(log: Log, durable: Durable<D>, inbox: Inbox) -> Self {
+        // What the restored log left out because it has expired is missing once this is recorded.
+        let removed_at = if matches!(durable, Durable::Disk(..)) { log.position() } else { 0 };
         Self {
             log,
             durable,
@@ -201,7 +207,8 @@ impl<D: Disk> Master<D> {
             found: Vec::new(),
             counts: Counts::default(),
             age_at: Nanos(0),
-            removed_at: 0,
+            expiry_clock: ExpiryClock::default(),
+            removed_at,
             stopped: None,
             timing: None,
             clock: None,
@@ -221,6 +228,13 @@ impl<D: Disk> Master<D> {
     #[must_use]
     pub fn clocked(self, begun: Instant) -> Self {
         Self { clock: Some(begun), ..self }
+    }
+
+    /// Sets the time by which objects expire, when the node's clock started. Without this call it is
+    /// the beginning of 1970.
+    #[must_use]
+    pub fn with_time(self, time: Time) -> Self {
+        Self { expiry_clock: ExpiryClock::new(time), ..self }
     }
 
     /// Sets how often this process was declared dead before it started again, for the counters.
@@ -534,7 +548,7 @@ impl<D: Disk> Service for Master<D> {
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
-            worked |= self.poll_decisions(now) | self.poll_resolver(now);
+            worked |= self.poll_decisions(now) | self.poll_resolver(now) | self.poll_expiry(now);
         }
         worked
             | (self.recoveries.has_forgotten()
@@ -583,6 +597,7 @@ impl<D: Disk> Service for Master<D> {
             self.migration_targets.next_deadline(),
             self.resolver_deadline(),
             self.decisions_deadline(),
+            self.expiry_deadline().filter(|_| self.stopped.is_none()),
             loads,
         ];
         deadlines.into_iter().flatten().min()

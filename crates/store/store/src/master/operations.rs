@@ -8,19 +8,20 @@ use crate::answers::{answer, answer_text, denied};
 use crate::moving::CollectedBatch;
 use crate::replication::{Outlook, Replicator};
 use sprat_disk::Disk;
-use sprat_log::{Full, Operation, Ref};
+use sprat_log::{Content, Full, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::certificate::{Rights, Role};
-use sprat_wire::entry::HEADER_BYTES;
+use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
+use sprat_wire::expiry::{NEVER, Time, Ttl};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
     Condition, Item, MoveCursor, MoveStage, RESPONSE_BYTES, Request, Status, encode_answer,
-    push_counter, write_scan_record,
+    encode_object, push_counter, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::Participant;
-use sprat_wire::value::{Number, ValueType};
+use sprat_wire::value::Number;
 use zerocopy::IntoBytes;
 
 /// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole,
@@ -148,11 +149,22 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
+        if self.log.has_expiring()
+            && let Some((table, key)) = request.object()
+            && !matches!(request, Request::Prepare { .. })
+            && let Err(outcome) = self.expire(table, key)
+        {
+            return outcome;
+        }
         let change = Change { id, table, operation };
         match *request {
             Request::Read { key, .. } => self.read(id, table, key),
-            Request::Write { key, value, condition, .. } => {
-                self.write(&change, key, value, condition)
+            Request::Write { key, value, condition, ttl, .. } => {
+                let content = Content { expires: self.expires(ttl), ..Content::bytes(value) };
+                self.write(&change, key, content, condition)
+            }
+            Request::SetTtl { key, condition, ttl, .. } => {
+                self.set_ttl(&change, key, condition, ttl)
             }
             Request::Remove { key, condition, .. } => self.remove(&change, key, condition),
             Request::IncrementI64 { key, delta, .. } => {
@@ -187,14 +199,14 @@ impl<D: Disk> Master<D> {
                 answer(Status::NotFound, false, 0, 0, Repeat::Reexecute),
             );
         };
-        let entry = self.log.entry(found);
-        let (version, value_type) = (entry.version, entry.value_type.code());
+        let Entry { version, value_type, expires, .. } = self.log.entry(found);
+        let ttl = Ttl::left(self.log.time(), expires);
         let Some(body) = self.held.pin(id.session(), &mut self.log, found) else {
             self.counts.turned_away += 1;
             return Outcome::Retry(SHARE_MICROS);
         };
-        let reply =
-            answer(Status::Ok, false, value_type, version, Repeat::Reexecute).with_body(body);
+        let header = encode_object(version, value_type, ttl);
+        let reply = Reply::new(header.as_bytes(), Repeat::Reexecute).with_body(body);
         self.reply_when_durable(id, Some(found), reply)
     }
 
@@ -202,7 +214,7 @@ impl<D: Disk> Master<D> {
         &mut self,
         change: &Change<'_>,
         key: &[u8],
-        value: &[u8],
+        content: Content<'_>,
         condition: Condition,
     ) -> Outcome<MasterBody> {
         self.counts.writes += 1;
@@ -214,7 +226,40 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
-        match self.put(change, key, (ValueType::Bytes, value)) {
+        match self.put(change, key, content, &[]) {
+            Ok(version) => {
+                self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Returns when an object expires that gets this time to live now.
+    fn expires(&self, ttl: Option<Ttl>) -> Time {
+        ttl.map_or(NEVER, |ttl| ttl.after(self.log.time()))
+    }
+
+    fn set_ttl(
+        &mut self,
+        change: &Change<'_>,
+        key: &[u8],
+        condition: Condition,
+        ttl: Option<Ttl>,
+    ) -> Outcome<MasterBody> {
+        self.counts.ttls += 1;
+        if let Some(outcome) = self.reject_change(change) {
+            return outcome;
+        }
+        if let Err(outcome) = self.check(change, key, condition) {
+            return outcome;
+        }
+        let Some(found) = self.log.find(change.table, key) else {
+            return self.refuse(change, (key, None), Status::NotFound, 0);
+        };
+        let Entry { value, value_type, .. } = self.log.entry(found);
+        let value = value.to_vec();
+        let content = Content { value: &value, value_type, expires: self.expires(ttl) };
+        match self.put(change, key, content, &[]) {
             Ok(version) => {
                 self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
             }
@@ -260,13 +305,16 @@ impl<D: Disk> Master<D> {
             return outcome;
         }
         let found = self.log.find(change.table, key);
-        let present =
-            found.map(|found| self.log.entry(found)).map(|entry| (entry.value_type, entry.value));
+        let entry = found.map(|found| self.log.entry(found));
+        let expires = entry.map_or(NEVER, |entry| entry.expires);
+        let present = entry.map(|entry| (entry.value_type, entry.value));
         let sum = match delta.added_to(present) {
             Ok(sum) => sum,
             Err(why) => return self.refuse(change, (key, found), Status::NotANumber, why as u64),
         };
-        match self.put(change, key, (sum.value_type(), &sum.bytes())) {
+        let value = sum.bytes();
+        let content = Content { value: &value, value_type: sum.value_type(), expires };
+        match self.put(change, key, content, &value) {
             Ok(version) => {
                 self.acknowledge(change.id, short_answer(Status::Ok, version, &sum.bytes()))
             }
@@ -361,20 +409,21 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Writes an object and returns its version; the error is the reply. A number's bytes are also
-    /// the result in the completion, since an increment replies with them.
+    /// Writes an object and returns its version; the error is the reply. `result` is the body of the
+    /// reply, which the completion keeps.
     fn put(
         &mut self,
         change: &Change<'_>,
         key: &[u8],
-        value: (ValueType, &[u8]),
+        content: Content<'_>,
+        result: &[u8],
     ) -> Result<u64, Outcome<MasterBody>> {
-        let operation = change.done(if value.0 == ValueType::Bytes { &[] } else { value.1 });
-        let len =
-            operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.1.len();
+        let operation = change.done(result);
+        let len = operation.as_ref().map_or(0, Operation::len)
+            + entry_len(key.len(), content.value.len(), content.expires);
         let put = self.seal_if_short(len, false);
         let put =
-            put.and_then(|()| self.log.put_typed(change.table, key, value, operation.as_ref()));
+            put.and_then(|()| self.log.put_content(change.table, key, content, operation.as_ref()));
         self.mark(Mark::Found);
         let written = put.map_err(|log_full| self.log_full(log_full, change))?;
         self.note_change(change, key);
@@ -538,41 +587,76 @@ impl<D: Disk> Master<D> {
 
     fn scan(&mut self, id: RequestId, tablet: Tablet, after: Option<u64>) -> Outcome<MasterBody> {
         self.counts.scans += 1;
-        let Self { log, held, found, .. } = self;
+        let mut found = std::mem::take(&mut self.found);
         found.clear();
+        let outcome = self.scan_into(id, tablet, after, &mut found).unwrap_or_else(|retry| {
+            self.counts.turned_away += 1;
+            Outcome::Retry(retry)
+        });
+        self.found = found;
+        outcome
+    }
+
+    /// Replies to a scan; the error is after how many microseconds to retry.
+    fn scan_into(
+        &mut self,
+        id: RequestId,
+        tablet: Tablet,
+        after: Option<u64>,
+        found: &mut Vec<Ref>,
+    ) -> Result<Outcome<MasterBody>, u32> {
         let Tablet { table, range } = tablet;
-        let next = log.scan(table, (after, range.last), SCAN_BYTES, SCAN_OBJECTS, found);
+        // The record may move objects, so it is written before any is found.
+        let leaves_out = self.log.due().is_some();
+        if leaves_out {
+            self.leave_out_expired(table).map_err(|_| BUSY_MICROS)?;
+        }
+        let next = self.log.scan(table, (after, range.last), SCAN_BYTES, SCAN_OBJECTS, found);
         // The scan goes on in the next tablet.
         let next = next.or((range.last < u64::MAX).then_some(range.last));
         let from = after.map_or(range.first, |after| after.saturating_add(1));
         let page = Range { first: from, last: next.unwrap_or(range.last).max(from) };
-        let next = match log.first_locked(Tablet { table, range: page }) {
+        let next = match self.log.first_locked(Tablet { table, range: page }) {
             None => next,
             Some(first) if first == from => {
                 self.counts.locked += 1;
-                return Outcome::Retry(LOCKED_MICROS);
+                return Err(LOCKED_MICROS);
             }
             // The page ends before the first object that a transaction may have changed, even if
             // there is no such object yet.
             Some(first) => {
+                let log = &self.log;
                 found.retain(|&at| log.hash(table, log.entry(at).key).reverse_bits() < first);
                 Some(first - 1)
             }
         };
+        if leaves_out {
+            let log = &self.log;
+            let is_expired = |at: &Ref| log.is_expired(&log.entry(*at));
+            if found
+                .iter()
+                .any(|at| is_expired(at) && log.is_locked(table, log.entry(*at).key, true))
+            {
+                self.counts.locked += 1;
+                return Err(LOCKED_MICROS);
+            }
+            found.retain(|at| !is_expired(at));
+        }
+        let Self { log, held, .. } = self;
         let durable = found.iter().all(|&found| log.is_durable(found));
         let count = u32::try_from(found.len()).expect("a page of objects");
         let body = held.made.make(id.session(), |out| {
             for entry in found.iter().map(|&found| log.entry(found)) {
-                let sprat_wire::entry::Entry { version, key, value, value_type, .. } = entry;
+                let Entry { version, key, value, value_type, .. } = entry;
                 write_scan_record(out, &Item { version, key, value, value_type });
             }
         });
-        let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };
+        let body = body.ok_or(BUSY_MICROS)?;
         let reply = answer(Status::Ok, next.is_some(), count, next.unwrap_or(0), Repeat::Retain);
         // An object that is missing from the page may have been removed by an entry that is not
         // durable.
         let position = if durable { self.removed_at } else { self.log.position() };
-        self.wait_for(position, id, reply.with_body(MasterBody::Made(body)))
+        Ok(self.wait_for(position, id, reply.with_body(MasterBody::Made(body))))
     }
 
     fn table_stats(&mut self, id: RequestId, table: u32) -> Outcome<MasterBody> {

@@ -10,12 +10,14 @@ pub(super) struct Counts {
     pub(super) writes: u64,
     pub(super) removes: u64,
     pub(super) increments: u64,
+    pub(super) ttls: u64,
     pub(super) scans: u64,
     pub(super) batches: u64,
     pub(super) prepares: u64,
     pub(super) commits: u64,
     pub(super) aborts: u64,
     pub(super) locked: u64,
+    pub(super) expired: u64,
     pub(super) conflicts: u64,
     pub(super) repeated: u64,
     pub(super) malformed: u64,
@@ -29,7 +31,7 @@ impl<D: Disk> Master<D> {
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { batches, repeated, malformed, turned_away, memory_full, .. } = self.counts;
-        let Counts { prepares, commits, aborts, locked, .. } = self.counts;
+        let Counts { ttls, prepares, commits, aborts, locked, expired, .. } = self.counts;
         let log = self.log.stats();
         let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
         let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
@@ -38,6 +40,7 @@ impl<D: Disk> Master<D> {
             ("writes_total", writes),
             ("removes_total", removes),
             ("increments_total", increments),
+            ("ttls_set_total", ttls),
             ("scans_total", scans),
             ("batches_total", batches),
             ("prepares_total", prepares),
@@ -45,6 +48,7 @@ impl<D: Disk> Master<D> {
             ("aborts_total", aborts),
             ("resolved_transactions_total", self.resolver.resolved),
             ("locked_objects_total", locked),
+            ("expired_objects_total", expired),
             ("conflicts_total", conflicts),
             ("repeated_operations_total", repeated),
             ("malformed_requests_total", malformed),
@@ -58,6 +62,7 @@ impl<D: Disk> Master<D> {
             ("shares_scarce", shares.iter().any(|shares| shares.are_scarce()).into()),
             ("assignments_version", self.served.version),
             ("objects", log.objects),
+            ("expiring_objects", log.expiring),
             ("completions", log.completions),
             ("completion_clients", log.clients),
             ("prepared_operations", log.prepared),

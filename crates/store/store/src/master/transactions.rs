@@ -74,7 +74,9 @@ impl<D: Disk> Master<D> {
             self.counts.locked += 1;
             return self.refuse(change, (key, self.log.find(table, key)), Status::Aborted, 0);
         }
-        if let Err(outcome) = self.check(change, key, condition) {
+        if let Err(outcome) =
+            self.expire(table, key).and_then(|()| self.check(change, key, condition))
+        {
             return outcome;
         }
         let room = self.seal_if_short(Log::prepared_len(key, plan) + MAX_ALONE, false);

@@ -361,11 +361,11 @@ fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
 /// Applies an entry to the log: appends an object or a completion unless the log has it, or a newer
 /// one; removes the object of a tombstone.
 fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
-    let Entry { table, key, value, value_type, version, .. } = *entry;
+    let Entry { table, key, version, .. } = *entry;
     match (Completion::of(entry), entry.kind) {
         (Some(completion), _) => log.adopt_completion((table, key, version), &completion).map(drop),
         (None, _) if table & COMPLETIONS != 0 => Ok(()),
-        (None, Kind::Object) => log.adopt(table, key, (value_type, value), version).map(drop),
+        (None, Kind::Object) => log.adopt(entry).map(drop),
         (None, _) => log.remove(table, key).map(drop),
     }
 }

@@ -3,6 +3,7 @@
 
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{MoveCursor, MoveOrder, MoveStage, Request};
 use sprat_wire::tablet::Tablet;
@@ -144,6 +145,15 @@ impl MigrationSources {
         }
     }
 
+    /// Records that a table has a new time record, which all its tablets need that are not frozen.
+    pub(crate) fn note_record(&mut self, table: u32, record: ChangedKey) {
+        for source in &mut self.sources {
+            if source.order.tablet.table == table && !source.frozen {
+                source.changed.insert(record.clone());
+            }
+        }
+    }
+
     /// Writes to `out` what the target requests: the lowest version of new objects, then entries.
     /// Returns `None` when there is no such migration, or when the request is outdated.
     pub(crate) fn collect(
@@ -236,6 +246,7 @@ impl MigrationSource {
                             key,
                             value: &[0; 8],
                             value_type,
+                            expires: NEVER,
                         },
                     );
                 }

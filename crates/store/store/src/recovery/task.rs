@@ -143,6 +143,8 @@ pub struct Recovery {
     expected: PrefetchQueue<NEARER>,
     /// The version up to which an object was removed, by table and key.
     tombstones: HashMap<(u32, Box<[u8]>), u64>,
+    /// Whether objects were left out that have expired, and their tables have no time record yet.
+    expired: bool,
     completions: Completions,
     /// Completions written so far.
     completed: Vec<WrittenCompletion>,
@@ -175,6 +177,7 @@ impl Recovery {
             calls: HashMap::new(),
             expected: PrefetchQueue::default(),
             tombstones: HashMap::new(),
+            expired: false,
             completions: Completions::default(),
             completed: Vec::new(),
             report: RecoveryReport::default(),
@@ -515,7 +518,8 @@ impl Recovery {
                         return true;
                     }
                 }
-                if entry.kind == Kind::Tombstone {
+                self.expired |= log.is_expired(&entry);
+                if entry.kind == Kind::Tombstone || log.is_expired(&entry) {
                     self.safe_version = self.safe_version.max(entry.version + 1);
                 }
             }
@@ -523,6 +527,15 @@ impl Recovery {
             self.loading[at].at += len;
         }
         true
+    }
+
+    /// Records the time in the tables that are recovered, because objects were left out that have
+    /// expired.
+    fn record_time(&self, log: &mut Log) -> Result<(), Full> {
+        self.order
+            .tablets
+            .iter()
+            .try_for_each(|(tablet, _)| log.record_time(tablet.table).map(drop))
     }
 
     /// Writes some of the completions. They are written last, for this reason: if an attempt failed
@@ -534,6 +547,16 @@ impl Recovery {
             match self.completions.write_one(log, &mut self.completed) {
                 Ok(true) => {}
                 Ok(false) => {
+                    if self.expired {
+                        match self.record_time(log) {
+                            Ok(()) => self.expired = false,
+                            Err(Full::Replication) => return false,
+                            Err(Full::Memory | Full::Disk) => {
+                                self.fail(RecoveryFailure::Full(self.order.master));
+                                return true;
+                            }
+                        }
+                    }
                     // Tombstones are not written here. Only a head's header keeps the versions of
                     // removed objects from being used again.
                     if !log.raise_version(self.safe_version) && !log.roll_head() {
@@ -564,30 +587,30 @@ fn prefetch(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loadi
 }
 
 /// Writes an object into `log`, unless the log has it, or a later version or tombstone is known.
-/// For a tombstone, removes the object from `log` and remembers the tombstone. Returns whether an
+/// For a tombstone, or an object that has expired, removes the object from `log`; remembers it
+/// unless all older versions are in the same segment, and so have been replayed. Returns whether an
 /// object was written.
 fn adopt(
     log: &mut Log,
     tombstones: &mut HashMap<(u32, Box<[u8]>), u64>,
     entry: &Entry<'_>,
 ) -> Result<bool, Full> {
-    let Entry { table, key, value, value_type, version, .. } = *entry;
-    if entry.kind == Kind::Object {
+    let Entry { table, key, version, .. } = *entry;
+    let is_expired = log.is_expired(entry);
+    if entry.kind == Kind::Object && !is_expired {
         // Most logs have few removals, and the lookup copies the key.
         let last =
             if tombstones.is_empty() { None } else { tombstones.get(&(table, Box::from(key))) };
         let is_removed = last.is_some_and(|&last| last >= version);
-        return if is_removed {
-            Ok(false)
-        } else {
-            log.adopt(table, key, (value_type, value), version)
-        };
+        return if is_removed { Ok(false) } else { log.adopt(entry) };
     }
     let known = log.find(table, key).map(|known| log.entry(known).version);
     if known.is_some_and(|known| known <= version) {
         log.remove(table, key)?;
     }
-    let last = tombstones.entry((table, Box::from(key))).or_default();
-    *last = version.max(*last);
+    if !is_expired || entry.successor {
+        let last = tombstones.entry((table, Box::from(key))).or_default();
+        *last = version.max(*last);
+    }
     Ok(false)
 }

@@ -5,6 +5,7 @@
 
 use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::{position, table_of};
@@ -200,8 +201,16 @@ impl Sorted {
                 let len = completion.encode(&mut value);
                 let (table, version, value) = (*table | COMPLETIONS, last.sequence, &value[..len]);
                 let (kind, value_type) = (Kind::Object, ValueType::Bytes);
-                let entry =
-                    Entry { kind, successor: false, table, version, key, value, value_type };
+                let entry = Entry {
+                    kind,
+                    successor: false,
+                    table,
+                    version,
+                    key,
+                    value,
+                    value_type,
+                    expires: NEVER,
+                };
                 let begin = made.len();
                 made.resize(begin + entry.encoded_len(), 0);
                 entry.encode(&mut made[begin..]);

@@ -114,8 +114,8 @@ impl Server {
             }
             dir => {
                 let place = dir.as_ref().map(|dir| (dir.log(), dir.identity()));
-                let make = move |_| {
-                    let (master, restored) = open::open(&opening, place, &tables, inbox)?;
+                let make = move |begun| {
+                    let (master, restored) = open::open(&opening, place, &tables, inbox, begun)?;
                     // The thread that starts the server waits for this message.
                     let _ = report.send(restored);
                     Ok(master)

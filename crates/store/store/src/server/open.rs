@@ -12,9 +12,10 @@ use crate::restart::{self, LogTables, OpenedLog};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
 use sprat_net::{EventCounter, Mode, PerfEvent};
+use sprat_wire::expiry::{MAX_TIME, Time};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the kernel may take to finish the writes of a server that was killed.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
@@ -179,12 +180,14 @@ impl ServerOptions {
     }
 }
 
-/// Opens a node's log and replays it. `tables` are the tables that the coordinator has assigned.
+/// Opens a node's log and replays it. `tables` are the tables that the coordinator has assigned;
+/// the node's clock began at `begun`.
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
     tables: &LogTables,
     inbox: Inbox,
+    begun: Instant,
 ) -> Result<(Master<FileDisk>, Restored), ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
     let (memory, disk) = options.divided();
@@ -195,7 +198,7 @@ pub(super) fn open(
             ..Config::new(memory, sprat_log::Durability::Volatile)
         };
         let log = Log::new(config).map_err(|error| failed(&error))?;
-        return Ok((finish(options, Master::new(log, None, inbox))?, Restored::default()));
+        return Ok((finish(options, Master::new(log, None, inbox), begun)?, Restored::default()));
     };
     let (access, durability) = match options.durability {
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
@@ -211,10 +214,11 @@ pub(super) fn open(
     let access = disk.describe().to_owned();
     let started = Instant::now();
     let OpenedLog { log, backup, report } =
-        restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
+        restart::open(disk, &config, &setup, tables, time_at(begun))
+            .map_err(|error| failed(&error))?;
     let restored =
         Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
-    Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
+    Ok((finish(options, Master::new(log, Some(backup), inbox), begun)?, restored))
 }
 
 /// Returns the configuration of a log with `memory` bytes of memory: a new one, or one with the
@@ -295,13 +299,23 @@ pub(super) fn open_cluster_node(
     );
     let master =
         Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
-    Ok(ClusterNode::new(finish(options, master)?, replicas))
+    Ok(ClusterNode::new(finish(options, master, begun)?, replicas))
+}
+
+/// Returns the system's time at `begun`. A clock before 1970 is as good as one at 1970, because
+/// time records in the log count as well.
+fn time_at(begun: Instant) -> Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = now.saturating_sub(begun.elapsed()).as_millis();
+    Time::try_from(time).unwrap_or(MAX_TIME).min(MAX_TIME)
 }
 
 fn finish(
     options: &ServerOptions,
     master: Master<FileDisk>,
+    begun: Instant,
 ) -> Result<Master<FileDisk>, ServerError> {
+    let master = master.with_time(time_at(begun));
     Ok(match options.counted {
         Some(event) => master.counted(
             EventCounter::start(event).map_err(ServerError::system("count what requests do"))?,

@@ -5,6 +5,7 @@ use sprat_disk::{MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{Backup, Durability, Options};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, FRAMES_OFFSET};
 use sprat_wire::value::ValueType;
 
@@ -27,6 +28,7 @@ fn encode(kind: Kind, table: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         key,
         value,
         value_type: ValueType::Bytes,
+        expires: NEVER,
     };
     let mut bytes = vec![0; entry.encoded_len()];
     entry.encode(&mut bytes);

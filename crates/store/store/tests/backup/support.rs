@@ -8,6 +8,7 @@ use sprat_store::backup::{
     AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport,
 };
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
@@ -133,6 +134,7 @@ impl MiniLog {
             key: &[],
             value: &value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         let mut bytes = vec![0; entry.encoded_len()];
         entry.encode(&mut bytes);
@@ -159,6 +161,7 @@ impl MiniLog {
             key: &key,
             value: &value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         let needed = entry.encoded_len();
         if let Some(head) = self.head
@@ -216,6 +219,7 @@ impl MiniLog {
             key,
             value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         let bytes = self.segments.get_mut(&self.head.expect("a head")).unwrap();
         let at = bytes.len();
@@ -249,6 +253,7 @@ impl MiniLog {
             key: b"survivor",
             value: &value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         let bytes = self.segments.get_mut(&id).unwrap();
         let at = bytes.len();

@@ -16,7 +16,7 @@ fn start(control: &MemControl, durability: Durability) -> World<Master<MemDisk>>
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Request<'a> {
-    Request::Write { table: TABLE, key, value, condition: Condition::None }
+    Request::Write { table: TABLE, key, value, condition: Condition::None, ttl: None }
 }
 
 fn read(key: &[u8]) -> Request<'_> {
@@ -91,8 +91,13 @@ fn failed_removals_are_not_acknowledged() {
     // The object is gone from memory but may still be on the disk. The master can report neither
     // that the object exists nor that it does not.
     assert_stopped(&world.ask(&read(b"a")), "Input/output error");
-    let condition =
-        Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
+    let condition = Request::Write {
+        table: TABLE,
+        key: b"a",
+        value: b"2",
+        condition: Condition::Absent,
+        ttl: None,
+    };
     assert_stopped(&world.ask(&condition), "Input/output error");
 }
 

@@ -34,7 +34,8 @@ fn clients_that_take_no_answers_do_not_block_others() {
         let mut world = World::new(master, Some(control.clone()));
         let value = vec![7; LONG];
         for (key, value) in [(&b"long"[..], &value[..]), (&b"short"[..], &b"1"[..])] {
-            let put = Request::Write { table: TABLE, key, value, condition: Condition::None };
+            let put =
+                Request::Write { table: TABLE, key, value, condition: Condition::None, ttl: None };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }
         let mut driver = world.port(3);
@@ -75,6 +76,7 @@ fn clients_that_take_no_answers_do_not_block_others() {
                 key: b"short",
                 value: b"1",
                 condition: Condition::None,
+                ttl: None,
             };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }

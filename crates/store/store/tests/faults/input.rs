@@ -25,7 +25,7 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
         };
         bytes_of(&match kind {
             0 => Request::Read { table, key: &key },
-            1 => Request::Write { table, key: &key, value: &value, condition },
+            1 => Request::Write { table, key: &key, value: &value, condition, ttl: None },
             2 => Request::Remove { table, key: &key, condition },
             3 => Request::IncrementI64 { table, key: &key, delta: number.cast_signed() },
             4 => Request::IncrementF64 { table, key: &key, delta: f64::from_bits(number) },
@@ -94,7 +94,7 @@ proptest! {
         let mut world = World::new(master, Some(control));
         feed(&mut world, &payloads);
         let (key, value) = (b"after all", b"well");
-        let put = Request::Write { table: TABLE, key, value, condition: Condition::None };
+        let put = Request::Write { table: TABLE, key, value, condition: Condition::None, ttl: None };
         prop_assert_eq!(world.ask(&put).status, Status::Ok);
         prop_assert_eq!(world.ask(&Request::Read { table: TABLE, key }).body, value);
     }
@@ -159,10 +159,17 @@ fn the_longest_objects_work_and_longer_ones_are_refused() {
         key: &key,
         value: &value[..300_000],
         condition: Condition::None,
+        ttl: None,
     };
     assert_eq!(world.ask(&put).status, Status::Ok);
     assert_eq!(world.ask(&Request::Read { table: TABLE, key: &key }).body.len(), 300_000);
-    let put = Request::Write { table: TABLE, key: &key, value: &value, condition: Condition::None };
+    let put = Request::Write {
+        table: TABLE,
+        key: &key,
+        value: &value,
+        condition: Condition::None,
+        ttl: None,
+    };
     let reply = world.ask(&put);
     assert_ne!(reply.status, Status::Ok, "{:?}", reply.status);
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Masters and coordinators with failing disks and malformed requests, in virtual time.
 
 mod disk;
+mod expiry;
 mod hoard;
 mod input;
 mod world;

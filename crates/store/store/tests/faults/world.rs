@@ -9,6 +9,7 @@ use sprat_store::backup::Durability;
 use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service};
 use sprat_store::restart::{LogTables, OpenedLog, RestartError, configure, open};
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,6 +31,8 @@ const MANY_TURNS: usize = 20_000;
 pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) number: u64,
+    /// Of an object that was read.
+    pub(crate) ttl: Option<Ttl>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -98,14 +101,29 @@ impl<S: Service> World<S> {
 
     pub(crate) fn begin(&mut self, request: &Request<'_>) -> CallId {
         let (header, key, value) = request.parts();
-        self.call(&[header.as_bytes(), key, value].concat())
+        let ttl = request.ttl_bytes();
+        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
+        self.call(&[header.as_bytes(), ttl, key, value].concat())
     }
 
     /// Takes the answer to a call, if there is one.
     pub(crate) fn take(&mut self, call: CallId) -> Option<Reply> {
         let bytes = self.ended.results.remove(&call)?.expect("the node lives");
         let answer = Answer::parse(&bytes).expect("an answer");
-        Some(Reply { status: answer.status, number: answer.number, body: answer.body.to_vec() })
+        Some(Reply {
+            status: answer.status,
+            number: answer.number,
+            ttl: answer.ttl(),
+            body: answer.body.to_vec(),
+        })
+    }
+
+    /// Lets this many milliseconds pass.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        let end = self.now + Duration::from_millis(millis);
+        self.turn();
+        self.now = end;
+        self.turn();
     }
 
     /// Waits for the answer to a call, which must come.
@@ -137,7 +155,7 @@ pub(crate) fn master(
     let (config, options) = configure(config, 64 << 20, (1, 1), durability).expect("enough disk");
     let disk = control.open().expect("nobody else has it");
     let OpenedLog { log, backup, .. } =
-        open(disk, &config, &options, &LogTables::served(&[TABLE]))?;
+        open(disk, &config, &options, &LogTables::served(&[TABLE]), 0)?;
     let (outbox, inbox) = inbox();
     assert!(outbox.send(Command::Assign(Box::new(MasterAssignment::tables(1, vec![TABLE])))));
     Ok((Master::new(log, Some(backup), inbox), outbox))

@@ -36,7 +36,8 @@ fn versions_of_removed_objects_survive_two_recoveries() {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(1, &[Tablet::whole(TABLE)], &[]);
         let condition = Condition::None;
-        let write = Request::Write { table: TABLE, key: b"key", value: b"value", condition };
+        let write =
+            Request::Write { table: TABLE, key: b"key", value: b"value", condition, ttl: None };
         for _ in 0..10 {
             world.change(1, &write);
         }
@@ -79,6 +80,7 @@ fn versions_of_objects_that_are_not_rewritten_survive() {
             key: b"key",
             value: b"value",
             condition: Condition::None,
+            ttl: None,
         };
         let again = world.change(3, &write);
         assert!(again > 10, "seed {seed}: version {again} comes after 10");

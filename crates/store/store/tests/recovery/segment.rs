@@ -2,6 +2,7 @@
 
 use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use sprat_wire::value::ValueType;
@@ -35,6 +36,7 @@ impl Segment {
             key,
             value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         };
         let at = self.0.len();
         self.0.resize(at + entry.encoded_len(), 0);

@@ -4,6 +4,7 @@ use crate::replicas::support::{Reply, World, id, open_with};
 use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::Options;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, REPLICA_BYTES, ReplicaId, Selection, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -34,6 +35,7 @@ fn header(role: Role, digest: &[u64]) -> Vec<u8> {
             key: &[],
             value: &header,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         },
     );
     bytes
@@ -70,6 +72,7 @@ fn push_this(
             key: &key,
             value,
             value_type: ValueType::Bytes,
+            expires: NEVER,
         },
     );
 }
@@ -92,6 +95,7 @@ fn segment() -> Vec<u8> {
                     key: &key,
                     value,
                     value_type: ValueType::Bytes,
+                    expires: NEVER,
                 },
             );
         }
@@ -216,6 +220,7 @@ fn a_cut_off_completion_is_not_served() {
                 key: b"key",
                 value: b"value",
                 value_type: ValueType::Bytes,
+                expires: NEVER,
             },
         );
         push_completion(&mut bytes, 1, 2, joined);
@@ -268,6 +273,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
                 key,
                 value: &[0; 8],
                 value_type: ValueType::Bytes,
+                expires: NEVER,
             },
         );
         // The segment also has a refused operation on a key of the other half, and a completion
@@ -294,6 +300,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
                 key,
                 value: &[0; 8],
                 value_type: ValueType::Bytes,
+                expires: NEVER,
             },
         );
         let (mut world, replica) = with_replica(&bytes);

@@ -152,7 +152,7 @@ impl Service for Client {
         let request = if removes(number) {
             Request::Remove { table: 1, key: key_bytes, condition }
         } else {
-            Request::Write { table: 1, key: key_bytes, value: &value, condition }
+            Request::Write { table: 1, key: key_bytes, value: &value, condition, ttl: None }
         };
         let (header, key_bytes, value) = request.parts();
         let parts = [header.as_bytes(), key_bytes, value];

@@ -202,6 +202,7 @@ fn pipelined_operations_all_end() {
                 key: key.as_bytes(),
                 value: key.as_bytes(),
                 condition: Condition::None,
+                ttl: None,
             };
             client.submit(&request).unwrap()
         })

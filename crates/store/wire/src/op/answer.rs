@@ -1,5 +1,7 @@
 //! Responses.
 
+use crate::expiry::Ttl;
+use crate::value::ValueType;
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,10 +17,16 @@ pub const RESPONSE_BYTES: usize = 16;
 pub struct ResponseHeader {
     status: u8,
     more: u8,
-    reserved: U16,
+    /// In the answer to a read, bits 24 to 39 of the milliseconds that the object has left.
+    ttl_high: U16,
+    /// In the answer to a read: the code of the value's type, and above [`TYPE_BITS`] the lower bits
+    /// of the milliseconds that the object has left.
     count: U32,
     number: U64,
 }
+
+/// Bits of `count` that have the code of a value's type.
+const TYPE_BITS: u32 = 8;
 
 const _: () = assert!(size_of::<ResponseHeader>() == RESPONSE_BYTES);
 
@@ -133,8 +141,11 @@ pub struct Answer<'a> {
     pub status: Status,
     /// Whether more follows: for a scan, objects behind the cursor.
     pub more: bool,
-    /// A count, where the request's documentation says so.
+    /// A count, where the request's documentation says so; of a read, see
+    /// [`value_type`](Self::value_type) and [`ttl`](Self::ttl).
     pub count: u32,
+    /// The upper bits of [`ttl`](Self::ttl).
+    pub ttl_high: u16,
     /// The object's version, or what the request's documentation says.
     pub number: u64,
     /// The body.
@@ -152,9 +163,24 @@ impl<'a> Answer<'a> {
             status,
             more: header.more != 0,
             count: header.count.get(),
+            ttl_high: header.ttl_high.get(),
             number: header.number.get(),
             body,
         })
+    }
+
+    /// Returns the type of the value that was read.
+    #[must_use]
+    pub fn value_type(&self) -> ValueType {
+        ValueType::of_code(self.count & ((1 << TYPE_BITS) - 1))
+    }
+
+    /// Returns after how long the object expires that was read; `None`: never. The server has
+    /// counted from when it executed the read.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Ttl> {
+        let low = u64::from(self.count >> TYPE_BITS);
+        Ttl::of_millis(u64::from(self.ttl_high) << (u32::BITS - TYPE_BITS) | low).ok()
     }
 }
 
@@ -165,8 +191,25 @@ pub fn encode_answer(status: Status, more: bool, count: u32, number: u64) -> Res
     ResponseHeader {
         status: status as u8,
         more: u8::from(more),
-        reserved: U16::new(0),
+        ttl_high: U16::new(0),
         count: U32::new(count),
         number: U64::new(number),
+    }
+}
+
+/// Encodes the header of the answer to a read that found an object.
+#[must_use]
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "40 bits are taken apart")]
+pub fn encode_object(version: u64, value_type: ValueType, ttl: Option<Ttl>) -> ResponseHeader {
+    let millis = ttl.map_or(0, Ttl::millis);
+    ResponseHeader {
+        ttl_high: U16::new((millis >> (u32::BITS - TYPE_BITS)) as u16),
+        ..encode_answer(
+            Status::Ok,
+            false,
+            (millis << TYPE_BITS) as u32 | value_type.code(),
+            version,
+        )
     }
 }

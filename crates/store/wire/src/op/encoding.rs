@@ -3,8 +3,10 @@
 
 use super::{
     BackupRequest, BatchItems, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor,
-    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, backup,
+    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, WITH_TTL,
+    backup,
 };
+use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
 use crate::tablet::{MAX_TABLETS, table_of};
 use crate::transaction::{Decision, MAX_TRANSACTION_KEY, Plan};
@@ -25,6 +27,7 @@ const COLLECT: u8 = 10;
 const BATCH: u8 = 11;
 const PREPARE: u8 = 12;
 const DECIDE: u8 = 13;
+const SET_TTL: u8 = 14;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -53,7 +56,8 @@ impl RequestHeader {
 const CONTINUE: u8 = 1;
 
 impl<'a> Request<'a> {
-    /// Returns the request's bytes in three parts: header, key, value.
+    /// Returns the request's bytes in three parts: header, key, value. The operation's id, and the
+    /// [time to live](Self::ttl_bytes), if the request has these, go between header and key.
     ///
     /// # Panics
     /// When the key or a name is over [`MAX_KEY`], or an id, offset or edition in a request to a
@@ -64,9 +68,13 @@ impl<'a> Request<'a> {
         const NOTHING: &[u8] = &[];
         let (op, condition, table, argument, key, value) = match *self {
             Self::Read { table, key } => (READ, 0, table, 0, key, NOTHING),
-            Self::Write { table, key, value, condition } => {
+            Self::Write { table, key, value, condition, ttl } => {
                 let (code, argument) = condition.encode();
-                (WRITE, code, table, argument, key, value)
+                (WRITE, code | ttl_flag(ttl), table, argument, key, value)
+            }
+            Self::SetTtl { table, key, condition, ttl } => {
+                let (code, argument) = condition.encode();
+                (SET_TTL, code | ttl_flag(ttl), table, argument, key, NOTHING)
             }
             Self::Remove { table, key, condition } => {
                 let (code, argument) = condition.encode();
@@ -176,14 +184,23 @@ impl<'a> Request<'a> {
         };
         let header = RequestHeader { op: header.op & !WITH_ID, ..*header };
         let request = Self::parse_op(&header, rest)?;
-        if !request.changes_object() {
+        let id = OperationId::of(id);
+        if !request.changes_object() || id.client == TIME_CLIENT {
             return Err(Malformed::Id(header.op));
         }
-        Ok((request, Some(OperationId::of(id))))
+        Ok((request, Some(id)))
     }
 
     #[inline]
-    fn parse_op(header: &RequestHeader, rest: &'a [u8]) -> Result<Self, Malformed> {
+    fn parse_op(header: &RequestHeader, mut rest: &'a [u8]) -> Result<Self, Malformed> {
+        let (mut condition, mut ttl) = (header.condition, None);
+        if matches!(header.op, WRITE | SET_TTL) && condition & WITH_TTL != 0 {
+            let (millis, behind) = rest
+                .split_first_chunk::<TTL_BYTES>()
+                .ok_or(Malformed::Short(REQUEST_BYTES + rest.len()))?;
+            ttl = Some(Ttl::of_millis(u64::from_le_bytes(*millis)).map_err(|_| Malformed::Ttl)?);
+            (condition, rest) = (condition & !WITH_TTL, behind);
+        }
         let key_len = usize::from(header.key_len.get());
         if key_len > rest.len() {
             return Err(Malformed::Short(REQUEST_BYTES + rest.len()));
@@ -196,7 +213,7 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE | DECIDE | LOCATE_TABLE)
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=SET_TTL | LOCATE_TABLE)
             && table_of(table) != table
         {
             return Err(Malformed::Table(table));
@@ -224,7 +241,14 @@ impl<'a> Request<'a> {
                 table,
                 key,
                 value,
-                condition: Condition::parse(header.condition, argument)?,
+                condition: Condition::parse(condition, argument)?,
+                ttl,
+            }),
+            SET_TTL => Ok(Self::SetTtl {
+                table,
+                key,
+                condition: Condition::parse(condition, argument)?,
+                ttl,
             }),
             REMOVE => Ok(Self::Remove {
                 table,
@@ -323,4 +347,9 @@ impl<'a> Request<'a> {
             other => Err(Malformed::Op(other)),
         }
     }
+}
+
+/// Returns the bit by which a request says that it has a time to live.
+fn ttl_flag(ttl: Option<Ttl>) -> u8 {
+    if ttl.is_some() { WITH_TTL } else { 0 }
 }

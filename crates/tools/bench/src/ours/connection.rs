@@ -409,7 +409,7 @@ impl LoadTarget for Connection {
                 return self.transact(index, op, value, tag);
             }
             Op::Put { key, value } => {
-                Request::Write { table, key, value, condition: Condition::None }
+                Request::Write { table, key, value, condition: Condition::None, ttl: None }
             }
             Op::Ping => return self.ping(tag),
         };

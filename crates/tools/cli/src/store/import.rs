@@ -255,6 +255,7 @@ impl ItemSink for TableSink<'_> {
             key: &item.key,
             value: &item.value,
             condition: Condition::None,
+            ttl: None,
         };
         let ticket = self.client.submit(&request).map_err(Error::table)?;
         self.under_way.push_back(WriteInFlight { ticket, key: item.key.clone(), bytes });

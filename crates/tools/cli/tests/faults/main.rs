@@ -284,5 +284,6 @@ fn write(table: Table, key: &[u8]) -> sprat_wire::op::Request<'_> {
         key,
         value: b"value",
         condition: sprat_client::Condition::None,
+        ttl: None,
     }
 }

@@ -166,6 +166,7 @@ fn requests_to_a_killed_server_end_in_time() {
                 key: b"k",
                 value: b"w",
                 condition: Condition::None,
+                ttl: None,
             };
             let tickets: Vec<_> =
                 (0..20).map(|_| client.submit(&write).expect("submitted")).collect();

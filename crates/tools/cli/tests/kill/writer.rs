@@ -175,7 +175,16 @@ impl Writer {
                 value = format!("writer {} {}", self.number, self.random.draw()).into_bytes();
                 let condition = self.believed[register];
                 let flight = Flight::Replace { register, value: value.clone() };
-                (flight, Request::Write { table, key: name.as_bytes(), value: &value, condition })
+                (
+                    flight,
+                    Request::Write {
+                        table,
+                        key: name.as_bytes(),
+                        value: &value,
+                        condition,
+                        ttl: None,
+                    },
+                )
             }
             8..30 => {
                 let key = self.any_key();
@@ -204,7 +213,13 @@ impl Writer {
                     owned.pending = Some(Intent::Put(fresh));
                     value = fresh.bytes();
                     self.bytes += value.len() as u64;
-                    Request::Write { table, key: name.as_bytes(), value: &value, condition }
+                    Request::Write {
+                        table,
+                        key: name.as_bytes(),
+                        value: &value,
+                        condition,
+                        ttl: None,
+                    }
                 };
                 (Flight::Change(key), request)
             }

@@ -99,6 +99,7 @@ fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
                 key: key.as_bytes(),
                 value: &value,
                 condition: Condition::Absent,
+                ttl: None,
             };
             under_way.push_back(connection.submit(&request)?);
             written.sent += 1;

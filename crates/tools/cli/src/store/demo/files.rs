@@ -113,6 +113,7 @@ pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<P
             key: &item.key,
             value: &item.value,
             condition: Condition::None,
+            ttl: None,
         },
         false,
     )
