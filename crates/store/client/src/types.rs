@@ -50,6 +50,8 @@ pub struct Row {
     pub value: Vec<u8>,
     /// The type of the value: a counter's, or plain bytes.
     pub value_type: ValueType,
+    /// After how long the object expires, as in [`Object::ttl`].
+    pub ttl: Option<Ttl>,
 }
 
 impl Row {
@@ -96,6 +98,7 @@ impl Page {
             version: item.version,
             value: item.value.to_vec(),
             value_type: item.value_type,
+            ttl: item.ttl,
         };
         let rows = Items::new(answer.body, answer.count)
             .map(|item| item.map(row))

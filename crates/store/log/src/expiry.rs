@@ -15,10 +15,10 @@ use sprat_wire::expiry::{MAX_TIME, NEVER, Time, time_record};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION};
 use std::collections::BTreeSet;
 
-/// A time record is this number of milliseconds ahead of the log's time, so that a table gets one
-/// record a second, however many objects expire. After a restart, objects may expire earlier by
-/// this time at most.
-pub const RECORD_AHEAD: Time = 1000;
+/// A time record is this number of milliseconds ahead of the log's time, so that a table gets ten
+/// records a second at most, however many objects expire. After a restart or a move, objects may
+/// expire earlier by this time.
+pub const RECORD_AHEAD: Time = 100;
 
 /// The largest number of objects that an owner should remove in a row with [`Log::expire_due`]:
 /// about as much work as a slice of the cleaner.

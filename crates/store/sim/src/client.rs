@@ -9,8 +9,8 @@ use crate::settings::Settings;
 use crate::trace::Trace;
 use sprat_client::{Core, Error};
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Condition, Items, Request, Status, TableRecord};
-use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -396,6 +396,18 @@ impl Client {
         }
     }
 
+    /// Returns the time to live for a write: a third of the texts expire, most of them soon.
+    fn ttl(&mut self, value: Value, name: ObjectName, ballast: u32) -> Option<Ttl> {
+        if name.table == ballast
+            || !matches!(value, Value::Text { .. })
+            || !self.random.chance(1, 3)
+        {
+            return None;
+        }
+        let most = self.random.pick(&[50, 2000, 2000, 20_000]);
+        Ttl::of_millis(self.random.between(1, *most)).ok()
+    }
+
     fn next_tag(&mut self) -> u64 {
         self.tag += 1;
         self.tag
@@ -420,9 +432,14 @@ impl Client {
         };
         let request = match action {
             Action::Read => Request::Read { table, key },
-            Action::Write { condition, .. } => {
-                Request::Write { table, key, value: &bytes, condition, ttl: None }
+            Action::Write { value, condition } => {
+                let ttl = self.ttl(value, name, shared.ballast.id);
+                if let Some(ttl) = ttl {
+                    shared.history.set_ttl(number, ttl.duration());
+                }
+                Request::Write { table, key, value: &bytes, condition, ttl }
             }
+            Action::Expire { .. } => unreachable!("no call"),
             Action::Remove { condition } => Request::Remove { table, key, condition },
             Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
         };
@@ -530,7 +547,7 @@ fn response_of(action: Action, answer: &Answer<'_>) -> Option<Response> {
     let version = answer.number;
     Some(match (answer.status, action) {
         (Status::Ok, Action::Read) => {
-            let value = Value::decode(ValueType::of_code(answer.count), answer.body)?;
+            let value = Value::decode(answer.value_type(), answer.body)?;
             Response::Found { version, value }
         }
         (Status::Ok, Action::Increment { .. }) => {

@@ -2,6 +2,7 @@
 
 use sprat_chance::mix;
 use sprat_net::Nanos;
+use sprat_wire::expiry::Time;
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
@@ -18,6 +19,20 @@ pub const OPEN: u64 = u64::MAX;
 /// choices to try.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
+/// How far the times of two servers may be apart: their clocks ([`CLOCK_SKEW`]), and what a time
+/// record is ahead, several times in a row if a table moves on at once.
+pub const CLOCKS_APART: Duration = Duration::from_millis(1500);
+
+/// How far the servers' clocks are apart.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(1);
+
+/// Returns the time of a server's clock at the beginning of the run, by a random number.
+#[must_use]
+pub fn clock(random: u64) -> Time {
+    let skew = u64::try_from(CLOCK_SKEW.as_millis()).expect("a second");
+    1_000_000 + mix(random) % (skew + 1)
+}
+
 /// The largest number of changes of unknown outcome that one object may have: the check can find an
 /// order with ten of them, but not with fifty. The limit does not apply to the objects that only
 /// fill the log.
@@ -25,7 +40,7 @@ pub const MAX_UNSETTLED: usize = 10;
 
 /// The value of an object. Each text is written by one operation only, so that a read shows which
 /// write it saw.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Value {
     /// Eight bytes that a client wrote. They can be incremented.
     Number(i64),
@@ -97,6 +112,11 @@ pub enum Action {
     Remove {
         /// The condition for the removal.
         condition: Condition,
+    },
+    /// Not a call: the object expires if it has this value. See [`History::expiries`].
+    Expire {
+        /// The value, a text.
+        value: Value,
     },
     /// Increment the value by `delta`.
     Increment {
@@ -224,6 +244,8 @@ pub struct History {
     pub transactions: Vec<Vec<usize>>,
     /// Pages in the order of their responses.
     pub pages: Vec<Page>,
+    /// The time to live that a write gives to its object, by the number of the call.
+    ttls: BTreeMap<usize, Duration>,
     moments: u64,
     /// For each object, the numbers of the changes that had no response when they were last
     /// checked.
@@ -282,6 +304,48 @@ impl History {
         number
     }
 
+    /// Records that a write of a text gives its object this time to live.
+    pub fn set_ttl(&mut self, number: usize, ttl: Duration) {
+        self.ttls.insert(number, ttl);
+    }
+
+    /// Returns, for each write with a time to live, the expiry of its object as a removal that may
+    /// take place while the time to live ends by the clock of some server, and at no other time.
+    pub fn expiries(&self) -> impl Iterator<Item = Operation> {
+        let calls = self.ttls.iter().map(|(&number, &ttl)| (self.operations[number], ttl));
+        calls.filter(|(call, _)| call.response != Response::NotDone).map(|(call, ttl)| {
+            let Action::Write { value, .. } = call.action else { unreachable!("a write") };
+            let began = (call.began + ttl.saturating_sub(CLOCKS_APART)).max(call.began);
+            let settled = if call.returned == OPEN { SETTLED } else { Duration::ZERO };
+            let after = self.operations.partition_point(|other| other.began < began);
+            let invoked = self.operations.get(after).map_or(self.moments, |other| other.invoked);
+            Operation {
+                action: Action::Expire { value },
+                invoked: invoked.max(call.invoked),
+                returned: OPEN,
+                began,
+                ended: call.ended + settled + ttl + CLOCKS_APART,
+                response: Response::Unknown,
+                ..call
+            }
+        })
+    }
+
+    /// Returns a read that has found an object after it had expired by every clock.
+    pub fn outlived(&self) -> Option<&Operation> {
+        let ends: BTreeMap<Value, Nanos> = self
+            .expiries()
+            .filter_map(|expiry| match expiry.action {
+                Action::Expire { value } => Some((value, expiry.ended)),
+                _ => None,
+            })
+            .collect();
+        self.operations.iter().find(|call| match call.response {
+            Response::Found { value, .. } => ends.get(&value).is_some_and(|&end| call.began > end),
+            _ => false,
+        })
+    }
+
     /// Returns whether the object has [`MAX_UNSETTLED`] changes of unknown outcome, so that no
     /// client should request another.
     pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
@@ -303,6 +367,12 @@ impl History {
             (operation.response, operation.returned) = (Response::Unknown, OPEN);
         }
         self.pages.clear();
+    }
+
+    /// Returns whether acknowledged calls may have been lost.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.lost > 0
     }
 
     /// Records that a table is being dropped. A transaction that was refused because of an object
@@ -402,6 +472,7 @@ impl fmt::Display for Action {
             Self::Read => f.write_str("read"),
             Self::Write { value, condition } => write!(f, "write {value}{}", If(*condition)),
             Self::Remove { condition } => write!(f, "remove{}", If(*condition)),
+            Self::Expire { value } => write!(f, "expiry of {value}"),
             Self::Increment { delta } => write!(f, "add {delta}"),
         }
     }

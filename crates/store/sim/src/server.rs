@@ -1,5 +1,6 @@
 //! A server that starts, serves, stops and crashes, over one disk.
 
+use crate::history::clock;
 use crate::settings::Settings;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config;
@@ -207,7 +208,8 @@ impl Server {
         assert!(sent, "an inbox begins empty");
         self.outbox = Some(outbox);
         let until = Nanos(self.control.now()).max(now);
-        self.life = Life::Starting(Box::new(Master::new(log, Some(backup), inbox)), until);
+        let master = Master::new(log, Some(backup), inbox).with_time(clock(until.0));
+        self.life = Life::Starting(Box::new(master), until);
         self.wake = until;
         Ok(Start::Opened(Box::new(report)))
     }

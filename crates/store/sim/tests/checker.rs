@@ -6,6 +6,7 @@ use sprat_sim::check::{Violation, check};
 use sprat_sim::history::{Action, History, ObjectName, Page, Response, Value};
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;
+use std::time::Duration;
 
 const NAME: ObjectName = ObjectName { table: 1, key: 1 };
 const SEED: u64 = 7;
@@ -65,6 +66,37 @@ fn reads_return_the_last_write() {
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, Response::Absent)]));
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, found(1, 9))]));
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, found(2, 1))]));
+}
+
+/// Makes a history of a write with a time to live of ten seconds, and of reads that begin some
+/// seconds after it and have these responses.
+fn expiring(reads: &[(u64, Response)]) -> History {
+    let mut history = History::default();
+    let number = history.invoke(Nanos(0), 0, NAME, write(1));
+    history.set_ttl(number, Duration::from_secs(10));
+    history.respond(Nanos(0), number, done(1));
+    for &(seconds, response) in reads {
+        let now = Nanos(0) + Duration::from_secs(seconds);
+        let number = history.invoke(now, 0, NAME, Action::Read);
+        history.respond(now, number, response);
+    }
+    history
+}
+
+#[test]
+fn an_object_expires_once_and_in_time() {
+    accepts(&expiring(&[(5, found(1, 1)), (10, found(1, 1)), (12, Response::Absent)]));
+    accepts(&expiring(&[(9, Response::Absent), (20, Response::Absent)]));
+    rejects(&expiring(&[(5, Response::Absent)]));
+    rejects(&expiring(&[(9, Response::Absent), (10, found(1, 1))]));
+    let violation = check(&expiring(&[(12, found(1, 1))]), SEED, KEYS).expect_err("it is too late");
+    assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
+    // A write that replaces the object makes it permanent.
+    let mut replaced = expiring(&[(5, found(1, 1))]);
+    call(&mut replaced, write(2), done(2));
+    let number = replaced.invoke(Nanos(0) + Duration::from_secs(60), 0, NAME, Action::Read);
+    replaced.respond(Nanos(0) + Duration::from_secs(60), number, found(2, 2));
+    accepts(&replaced);
 }
 
 #[test]

@@ -30,7 +30,11 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
     let begun = before.max().unwrap_or(Nanos(0));
     let may = |call: &Operation| {
-        let lasts = call.returned != OPEN || was_read(calls, call) || call.ended + SETTLED >= begun;
+        let settled = match call.action {
+            Action::Expire { .. } => call.ended,
+            _ => call.ended + SETTLED,
+        };
+        let lasts = call.returned != OPEN || was_read(calls, call) || settled >= begun;
         call.invoked < first.0 && lasts
     };
     rest().filter(|&index| may(&calls[index])).any(|index| {
@@ -82,6 +86,10 @@ impl Object {
                 Some(_) => Response::Done { version: self.version },
                 None => Response::Absent,
             },
+            Action::Expire { value } => {
+                self.value = self.value.filter(|known| *known != value);
+                Response::Unknown
+            }
             Action::Increment { delta } => match self.value {
                 Some(Value::Text { .. }) => Response::NotANumber,
                 Some(Value::Number(number) | Value::Sum(number)) => {
@@ -114,17 +122,18 @@ fn history(random: &mut Random) -> Vec<Operation> {
             0 => Value::Number(i64::try_from(random.below(3)).unwrap()),
             _ => Value::Text { id: number + 1, len: 20 },
         };
-        let action = match random.below(10) {
+        let action = match random.below(12) {
             0..4 => Action::Read,
             4..7 => Action::Write { value, condition: condition(random) },
             7 => Action::Remove { condition: condition(random) },
+            10.. => Action::Expire { value: Value::Text { id: 1 + random.below(count), len: 20 } },
             _ => Action::Increment { delta: 1 + i64::try_from(random.below(2)).unwrap() },
         };
         // A call takes place at its own moment. Its invocation is before this moment, and its
         // response after it.
         moment += if random.chance(1, 4) { 200 } else { 20 };
         let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
-        let lost = random.chance(1, 4);
+        let lost = random.chance(1, 4) || matches!(action, Action::Expire { .. });
         let response = if lost && random.chance(1, 2) {
             Response::Unknown
         } else {

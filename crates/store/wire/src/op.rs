@@ -27,7 +27,7 @@ pub use cluster::{Assignment, RecoveryOrder};
 pub use moving::{MoveCursor, MoveOrder, MoveStage, RangeBytes};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record,
-    push_counter, push_server, push_table, push_text, scan_record_len, write_scan_record,
+    push_counter, push_server, push_table, push_text, write_scan_record,
 };
 
 pub use select::{MAX_SELECTED, Selection};

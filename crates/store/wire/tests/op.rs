@@ -256,7 +256,12 @@ proptest! {
     }
 
     #[test]
-    fn scans_round_trip(items: Vec<(u64, Vec<u8>, Vec<u8>)>, counters: Vec<(Vec<u8>, i64, bool)>) {
+    fn scans_round_trip(
+        items: Vec<(u64, Vec<u8>, Vec<u8>)>,
+        counters: Vec<(Vec<u8>, i64, bool)>,
+        ttl in prop::option::of(1..=Ttl::MAX.millis()),
+    ) {
+        let ttl = ttl.map(|millis| Ttl::of_millis(millis).expect("within the limits"));
         let mut body = Vec::new();
         let value_type = ValueType::Bytes;
         let bytes =
@@ -269,13 +274,13 @@ proptest! {
         for (version, key, value, value_type) in &items {
             write_scan_record(
                 &mut body,
-                &Item { version: *version, key, value, value_type: *value_type },
+                &Item { version: *version, key, value, value_type: *value_type, ttl },
             );
         }
         let count = u32::try_from(items.len()).unwrap();
         let read: Vec<_> = Items::new(&body, count)
             .map(|item| {
-                item.map(|item| {
+                item.filter(|item| item.ttl == ttl).map(|item| {
                     (item.version, item.key.to_vec(), item.value.to_vec(), item.value_type)
                 })
             })

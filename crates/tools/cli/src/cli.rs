@@ -16,7 +16,7 @@ use crate::store::demo::DemoArgs;
 use crate::store::export::ExportArgs;
 use crate::store::files::StoreCommand;
 use crate::store::import::ImportArgs;
-use crate::store::objects::{DelArgs, GetArgs, IncrArgs, PutArgs};
+use crate::store::objects::{DelArgs, GetArgs, IncrArgs, PutArgs, TtlArgs};
 use crate::store::scan::ScanArgs;
 use crate::store::server::{CoordinatorArgs, ServerArgs};
 use crate::store::sim::SimArgs;
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Del(DelArgs),
     /// Add to a counter atomically.
     Incr(IncrArgs),
+    /// Print or set after how long an object expires.
+    Ttl(TtlArgs),
     /// Execute steps on several objects together, as one transaction.
     Txn(TxnArgs),
     /// List a table's objects.
@@ -135,6 +137,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "put",
             "del",
             "incr",
+            "ttl",
             "txn",
             "scan",
             "import",
@@ -204,6 +207,7 @@ impl Command {
             Self::Put(args) => store::objects::put(args),
             Self::Del(args) => store::objects::del(args),
             Self::Incr(args) => store::objects::incr(args),
+            Self::Ttl(args) => store::objects::ttl(args),
             Self::Txn(args) => store::txn::txn(args),
             Self::Scan(args) => store::scan::scan(args),
             Self::Table(args) => store::table::table(args),

@@ -1,7 +1,7 @@
 //! Printing to standard output: lines, bytes and JSON, with write errors reported.
 
 use anyhow::{Context as _, Result};
-use sprat_client::Number;
+use sprat_client::{Number, Ttl};
 use std::io::{self, Write as _};
 
 /// Prints one JSON value on a line.
@@ -65,6 +65,14 @@ pub(crate) fn json_number(
         None => return,
     };
     object.insert("number".to_owned(), number);
+}
+
+/// Adds the milliseconds that an object has left to a JSON object as `ttl_ms`. Adds nothing for
+/// `None`.
+pub(crate) fn json_ttl(object: &mut serde_json::Map<String, serde_json::Value>, ttl: Option<Ttl>) {
+    if let Some(ttl) = ttl {
+        object.insert("ttl_ms".to_owned(), ttl.millis().into());
+    }
 }
 
 /// Adds bytes to a JSON object: as `NAME` if they are UTF-8, as `NAME_base64` otherwise.

@@ -77,6 +77,7 @@ impl Store {
             version: *version,
             value: value.clone(),
             value_type: ValueType::Bytes,
+            ttl: None,
         };
         let mut rows: Vec<_> = self.objects.iter().map(row).collect();
         rows.sort_by(|a, b| a.key.cmp(&b.key));
@@ -200,7 +201,8 @@ fn any_difference_in_the_table_is_found() {
             key: b"stranger".to_vec(),
             version: 1,
             value: Vec::new(),
-            value_type: ValueType::Bytes
+            value_type: ValueType::Bytes,
+            ttl: None,
         }))
         .key,
         "stranger"
@@ -244,6 +246,7 @@ fn additions_under_way_together_are_each_done_once() {
         version: 400,
         value: value.to_vec(),
         value_type: ValueType::Integer,
+        ttl: None,
     };
     shared
         .verify_end(Some(&row(&400_i64.to_le_bytes())))

@@ -182,6 +182,7 @@ impl sprat_bridge::MemoryTable for Near {
                 version: *version,
                 value: value.clone(),
                 value_type,
+                ttl: None,
             };
             Ok(world.memory.get(&key).map(object))
         })

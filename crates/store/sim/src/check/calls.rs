@@ -8,8 +8,8 @@ use sprat_wire::op::Condition;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Stands for every text that was never read: which of these texts an object holds makes no
-/// difference.
+/// Stands for every text that was never read and does not expire: which of these texts an object
+/// holds makes no difference.
 const UNREAD: Value = Value::Text { id: 0, len: 0 };
 
 /// The calls on one object. Other fields and methods name a call by its index in `calls`.
@@ -173,6 +173,11 @@ impl Calls {
         refused || settled(operation) < self.latest_invocation[index(first)]
     }
 
+    /// Returns whether an unanswered call can no longer take place when another call is made.
+    pub(super) fn is_settled_before(&self, call: u32, other: u32) -> bool {
+        settled(&self.calls[index(call)]) < self.calls[index(other)].began
+    }
+
     /// Returns the state after the call; `None` if the call cannot take place now, or contradicts
     /// what was read later.
     pub(super) fn after(&self, call: u32, state: State) -> Option<State> {
@@ -191,7 +196,7 @@ impl Calls {
 
 /// Adds to each write what reads show about it: only one call writes a text, so a read of the text
 /// shows the version of that write, and that the write took place before the read. Texts that were
-/// never read are replaced by one.
+/// never read and do not expire are replaced by one.
 fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     let mut read: HashMap<Value, (u64, u64)> = HashMap::new();
     for call in operations {
@@ -200,11 +205,19 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
             *first = call.returned.min(*first);
         }
     }
+    let expiring: HashSet<Value> = operations
+        .iter()
+        .filter_map(|call| match call.action {
+            Action::Expire { value } => Some(value),
+            _ => None,
+        })
+        .collect();
     let seen = |call: &Operation| {
         let mut call = *call;
         if let Action::Write { value: value @ Value::Text { .. }, .. } = &mut call.action {
             match read.get(value) {
-                None => *value = UNREAD,
+                None if !expiring.contains(value) => *value = UNREAD,
+                None => {}
                 Some(&(version, _)) if call.response == Response::Committed => {
                     call.response = Response::Done { version };
                 }
@@ -246,7 +259,10 @@ fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
 
 /// Returns the time after which an unanswered call can no longer take place.
 fn settled(call: &Operation) -> Nanos {
-    call.ended + SETTLED
+    match call.action {
+        Action::Expire { .. } => call.ended,
+        _ => call.ended + SETTLED,
+    }
 }
 
 /// Returns the latest of the first 0, 1, 2, ... moments.

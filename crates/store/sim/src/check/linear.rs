@@ -92,7 +92,7 @@ impl Attempt {
             // object later.
             if after == *state
                 && !calls.may_act_later(call)
-                && !self.is_last_chance(calls, attempt.first)
+                && !self.is_last_chance(calls, call, attempt.first)
             {
                 return vec![attempt];
             }
@@ -113,13 +113,16 @@ impl Attempt {
         next
     }
 
-    /// Returns whether some unanswered call may come now, but no longer when all calls before
-    /// `first` are done.
-    fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
+    /// Returns whether some unanswered call may come now, but no longer after `call`, or when all
+    /// calls before `first` are done.
+    fn is_last_chance(&self, calls: &Calls, call: u32, first: u32) -> bool {
         let Self { taken, state, .. } = self;
         let mut may =
-            calls.unanswered(self.first, *state).filter(|call| taken.binary_search(call).is_err());
-        first < calls.answered() && may.any(|call| calls.is_spent(call, first, *state))
+            calls.unanswered(self.first, *state).filter(|one| taken.binary_search(one).is_err());
+        may.any(|one| {
+            calls.is_settled_before(one, call)
+                || first < calls.answered() && calls.is_spent(one, first, *state)
+        })
     }
 
     /// Returns whether a response that must still be placed has a version below the state's:

@@ -38,6 +38,9 @@ pub enum Violation {
     /// No order fits all transactions and calls together.
     #[error("not strictly serializable: {0}")]
     Cycle(String),
+    /// A read has found an object after it had expired.
+    #[error("an object was read after it had expired: {0}")]
+    Outlived(String),
     /// A page of a scan that contradicts itself.
     #[error("scan {scan} of table {table}: {what}")]
     Page {
@@ -72,6 +75,12 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
         history.operations.iter().filter(|operation| operation.response != Response::NotDone)
     {
         objects.entry(operation.name).or_default().push(*operation);
+    }
+    if let Some(read) = history.outlived() {
+        return Err(Box::new(Violation::Outlived(read.to_string())));
+    }
+    for expiry in history.expiries() {
+        objects.entry(expiry.name).or_default().push(expiry);
     }
     for page in &history.pages {
         let reads = scan::reads(page, hash_seed, keys).map_err(|what| Violation::Page {

@@ -128,6 +128,7 @@ impl State {
             {
                 self.written(Value::Sum(sum), Some(version))
             }
+            (Action::Expire { value }, _) if self.value == Some(value) => self.removed(None),
             (Action::Increment { delta }, Response::Unknown) => {
                 self.written(Value::Sum(self.number()?.checked_add(delta)?), None)
             }

@@ -340,7 +340,8 @@ pub(super) fn handle_commit(
     error: Option<Error>,
     shared: &mut ClientContext<'_>,
 ) {
-    if transaction.kind == TransactionKind::Audit && error.is_none() {
+    // A transaction may have read what was lost later, and the version again that it has read.
+    if transaction.kind == TransactionKind::Audit && error.is_none() && !shared.history.has_lost() {
         let balance = |(_, read): &Touched| match read.flatten() {
             Some((_, Value::Number(balance))) => balance,
             _ => 0,

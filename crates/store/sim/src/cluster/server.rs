@@ -4,6 +4,7 @@
 use super::clock::Clock;
 use super::settings::Settings;
 use crate::client::TRANSPORT;
+use crate::history::clock;
 use crate::server::HASH_SEED;
 use sprat_client::Core;
 use sprat_disk::{MemControl, MemDisk};
@@ -246,7 +247,8 @@ impl Server {
         // The server serves only while it has a lease.
         outbox.set_lease(Nanos(0));
         let master =
-            Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
+            Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands)
+                .with_time(clock(self.seed ^ u64::from(server)));
         let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
         let disk = self.disk.open().expect("whoever had it open is gone");
         let (replicas, _) = Replicas::open(disk, &self.options).ok()?;

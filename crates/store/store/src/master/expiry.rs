@@ -17,15 +17,19 @@ use std::time::Duration;
 /// room.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The time of a master, by which objects expire, and the removal of those that have expired.
+/// The time of a master, by which objects expire.
 ///
-/// The time advances as the node's clock does. It begins with the system's clock, but never behind
-/// the latest time record of the log; when the log takes over a record that is ahead, the time
-/// jumps forward. So a system clock that is set while the server runs changes nothing.
+/// It begins with the system's clock and advances as the node's clock does, so a system clock that
+/// is set while the server runs changes nothing. When the log takes over a time record that is
+/// ahead, the time jumps there and then advances at half speed, until it has lost what it was
+/// ahead. If it kept that, the servers' times would drift ahead with every move. If it stood still,
+/// a record of a server whose clock was an hour fast would stop all expiry for an hour.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryClock {
     /// The time at the beginning of the node's clock.
     begin: Time,
+    /// Since when, and since which time, the time advances at half speed.
+    ahead: Option<(Nanos, Time)>,
     /// Until when nothing is removed, except before a request meets it.
     pause: Nanos,
 }
@@ -35,13 +39,31 @@ impl ExpiryClock {
         Self { begin, ..Self::default() }
     }
 
-    fn time(&self, now: Nanos) -> Time {
-        self.begin + now.0 / 1_000_000
+    /// Returns the time. `recorded` is the latest that was returned or that the log has taken over.
+    fn advance(&mut self, now: Nanos, recorded: Time) -> Time {
+        let own = self.begin + now.0 / 1_000_000;
+        let half = |(since, time): (Nanos, Time)| time + (now.0 - since.0) / 2_000_000;
+        let time = self.ahead.map_or(own, half);
+        if own >= time.max(recorded) {
+            self.ahead = None;
+            return own;
+        }
+        if recorded > time {
+            self.ahead = Some((now, recorded));
+        }
+        time.max(recorded)
     }
 
-    /// Returns when the node's clock shows a time.
+    /// Returns when, on the node's clock, the time will be this, or a little earlier.
     fn when(&self, time: Time) -> Nanos {
-        Nanos(time.saturating_sub(self.begin).saturating_mul(1_000_000))
+        let nanos = |millis: u64| millis.saturating_mul(1_000_000);
+        let own = Nanos(nanos(time.saturating_sub(self.begin)));
+        match self.ahead {
+            None => own,
+            Some((since, from)) => {
+                own.min(Nanos(since.0.saturating_add(nanos(2 * time.saturating_sub(from)))))
+            }
+        }
     }
 }
 
@@ -104,12 +126,16 @@ impl<D: Disk> Master<D> {
         }
     }
 
+    /// States the time to the log.
+    pub(super) fn state_time(&mut self, now: Nanos) {
+        let time = self.expiry_clock.advance(now, self.log.time());
+        self.log.set_time(time);
+    }
+
     /// States the time, and removes some of the objects that have expired. Returns whether there
     /// were any.
     pub(super) fn poll_expiry(&mut self, now: Nanos) -> bool {
-        let ahead = self.log.time().saturating_sub(self.expiry_clock.time(now));
-        self.expiry_clock.begin += ahead;
-        self.log.set_time(self.expiry_clock.time(now));
+        self.state_time(now);
         if now < self.expiry_clock.pause || self.log.due().is_none() {
             return false;
         }
@@ -141,5 +167,38 @@ impl<D: Disk> Master<D> {
     pub(super) fn expiry_deadline(&self) -> Option<Nanos> {
         let next = self.log.next_expiry()?;
         Some(self.expiry_clock.when(next).max(self.expiry_clock.pause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Nanos {
+        Nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn the_time_catches_up_with_a_record_that_is_ahead() {
+        let mut clock = ExpiryClock::new(1000);
+        assert_eq!(clock.advance(at(500), 0), 1500);
+        assert_eq!(clock.when(2000), at(1000));
+        assert_eq!(clock.advance(at(600), 2600), 2600, "a record is a second ahead");
+        assert_eq!(clock.advance(at(1600), 2600), 3100);
+        assert_eq!(clock.when(3200), at(1800));
+        assert_eq!(clock.advance(at(2500), 3100), 3550);
+        assert_eq!(clock.advance(at(2600), 3550), 3600, "it is no longer ahead");
+        assert_eq!(clock.advance(at(3600), 3600), 4600);
+        assert_eq!(clock.when(5600), at(4600));
+    }
+
+    #[test]
+    fn polls_that_follow_closely_do_not_stop_the_time() {
+        let mut clock = ExpiryClock::new(0);
+        let mut time = clock.advance(at(0), 1_000_000);
+        for micros in 1..=1_000_000 {
+            time = clock.advance(Nanos(micros * 1000), time);
+        }
+        assert_eq!(time, 1_000_500);
     }
 }

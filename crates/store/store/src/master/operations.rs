@@ -149,6 +149,10 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
+        if self.log.has_expiring() || request.ttl_bytes().is_some() {
+            // The thread may have been descheduled since the last iteration.
+            self.state_time(now);
+        }
         if self.log.has_expiring()
             && let Some((table, key)) = request.object()
             && !matches!(request, Request::Prepare { .. })
@@ -647,8 +651,9 @@ impl<D: Disk> Master<D> {
         let count = u32::try_from(found.len()).expect("a page of objects");
         let body = held.made.make(id.session(), |out| {
             for entry in found.iter().map(|&found| log.entry(found)) {
-                let Entry { version, key, value, value_type, .. } = entry;
-                write_scan_record(out, &Item { version, key, value, value_type });
+                let Entry { version, key, value, value_type, expires, .. } = entry;
+                let ttl = Ttl::left(log.time(), expires);
+                write_scan_record(out, &Item { version, key, value, value_type, ttl });
             }
         });
         let body = body.ok_or(BUSY_MICROS)?;

@@ -1,5 +1,6 @@
 //! Lists in the bodies of responses.
 
+use crate::expiry::Ttl;
 use crate::tablet::{MAX_TABLETS, Range};
 use crate::value::ValueType;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -203,6 +204,10 @@ impl<'a> Records<'a> {
     }
 }
 
+/// The bit of the length field that marks an object with a time to live, which then precedes the
+/// key.
+const WITH_TTL: u32 = 1 << 31;
+
 /// The fixed part of an object in the answer to a scan; the key and value follow it. The length
 /// field of the value also encodes the value's [type](crate::value).
 #[derive(
@@ -226,22 +231,22 @@ pub struct Item<'a> {
     pub value: &'a [u8],
     /// The value's type.
     pub value_type: ValueType,
-}
-
-/// Returns the number of bytes that an object takes in the answer to a scan.
-#[must_use]
-pub fn scan_record_len(key: &[u8], value: &[u8]) -> usize {
-    size_of::<ScanRecord>() + key.len() + value.len()
+    /// After how long the object expires, counted from the scan; `None`: never.
+    pub ttl: Option<Ttl>,
 }
 
 /// Appends an object to the answer to a scan.
 pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
+    let with_ttl = if item.ttl.is_some() { WITH_TTL } else { 0 };
     let record = ScanRecord {
         version: U64::new(item.version),
-        length: U32::new(item.value_type.encode_length(item.value.len())),
+        length: U32::new(item.value_type.encode_length(item.value.len()) | with_ttl),
         key_len: U16::new(u16::try_from(item.key.len()).expect("key within limits")),
     };
     out.extend_from_slice(record.as_bytes());
+    if let Some(ttl) = item.ttl {
+        out.extend_from_slice(&ttl.bytes());
+    }
     out.extend_from_slice(item.key);
     out.extend_from_slice(item.value);
 }
@@ -275,10 +280,16 @@ impl<'a> Iterator for Items<'a> {
         }
         self.left -= 1;
         let parsed = ScanRecord::ref_from_prefix(self.rest).ok().and_then(|(record, rest)| {
+            let (length, mut rest, mut ttl) = (record.length.get(), rest, None);
+            if length & WITH_TTL != 0 {
+                let (millis, behind) = rest.split_first_chunk()?;
+                ttl = Some(Ttl::of_millis(u64::from_le_bytes(*millis)).ok()?);
+                rest = behind;
+            }
             let (key, rest) = rest.split_at_checked(usize::from(record.key_len.get()))?;
-            let (value_type, len) = ValueType::parse_length(record.length.get())?;
+            let (value_type, len) = ValueType::parse_length(length & !WITH_TTL)?;
             let (value, rest) = rest.split_at_checked(len)?;
-            Some((Item { version: record.version.get(), key, value, value_type }, rest))
+            Some((Item { version: record.version.get(), key, value, value_type, ttl }, rest))
         });
         match parsed {
             Some((item, rest)) => {

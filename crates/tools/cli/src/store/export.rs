@@ -92,6 +92,13 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     };
     bar.done();
     warn_of_omitted(&omitted);
+    if source.expiring > 0 {
+        eprintln!(
+            "sprat: {} of the objects expire; the export does not say when, so an import of it \
+             makes them permanent",
+            source.expiring
+        );
+    }
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
         let totals = json!({
@@ -145,6 +152,8 @@ struct TableSource<'a> {
     after: Option<u64>,
     ended: bool,
     consumed: u64,
+    /// Number of objects so far that expire.
+    expiring: u64,
     nothing: Omitted,
 }
 
@@ -158,6 +167,7 @@ impl<'a> TableSource<'a> {
             after: None,
             ended: false,
             consumed: 0,
+            expiring: 0,
             nothing: Omitted::default(),
         }
     }
@@ -168,6 +178,7 @@ impl ItemSource for TableSource<'_> {
         loop {
             if let Some(row) = self.page.next() {
                 self.consumed += (row.key.len() + row.value.len()) as u64;
+                self.expiring += u64::from(row.ttl.is_some());
                 (item.key, item.value) = (row.key, row.value);
                 return Ok(true);
             }

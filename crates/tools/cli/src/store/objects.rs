@@ -1,12 +1,14 @@
-//! `get`, `put`, `del` and `incr`: operations on one object, and on many in one batch.
+//! `get`, `put`, `del`, `incr` and `ttl`: operations on one object, and on many in one batch.
 
 use crate::connect::{Connect, connect};
 use crate::exit::NOT_FOUND;
-use crate::output::{describe_error, json_bytes, json_number, print_bytes, print_json, print_line};
+use crate::output::{
+    describe_error, json_bytes, json_number, json_ttl, print_bytes, print_json, print_line,
+};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use sprat_client::{Batch, BatchResult, Client, Condition, Object, Table};
+use sprat_client::{Batch, BatchResult, Client, Condition, Object, Table, Ttl};
 use sprat_transfer::display_key;
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -42,8 +44,9 @@ pub(crate) struct GetArgs {
     /// Print a counter as a number instead of its 8 bytes; fails for other objects.
     #[arg(long, conflicts_with_all = ["json", "output"])]
     number: bool,
-    /// Print JSON: key, version and value; for a counter also its number. Of several objects, one
-    /// line each; where there is no object, the version is null.
+    /// Print JSON: key, version and value; of a counter also its number, of an object that expires
+    /// also `ttl_ms`. Of several objects, one line each; where there is no object, the version is
+    /// null.
     #[arg(long)]
     json: bool,
 }
@@ -54,11 +57,12 @@ pub(crate) struct GetArgs {
   sprat put pictures cat.jpg -i cat.jpg
   sprat put users alice 'first!' --if-absent
   sprat put users alice 'newer' --if-version 7     fails if its version is not 7
+  sprat put sessions 7f3a alice --ttl 10m          expires after ten minutes
   sprat put users alice tea bob coffee             two objects, in one request to each server
 
 Prints the version of the object, which grows with every write. Of several objects it prints key
 and version, separated by a tab. Each is written by itself, even if others cannot be written. A
-value has at most 1 MiB.
+value has at most 1 MiB. Without --ttl the object never expires, even if the one it replaces did.
 
 Exit codes:
   3  the table does not exist
@@ -85,6 +89,9 @@ pub(crate) struct PutArgs {
     /// Make the change only if the object does not exist.
     #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
     if_absent: bool,
+    /// After how long the object expires, such as 90s or 7d.
+    #[arg(long, value_name = "TIME", value_parser = time_to_live)]
+    ttl: Option<Ttl>,
     /// Print JSON: the new version; of several objects, one line each with key and version.
     #[arg(long)]
     json: bool,
@@ -160,6 +167,37 @@ pub(crate) struct IncrArgs {
     json: bool,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat ttl sessions 7f3a                          prints 599s, say, or never
+  sprat ttl sessions 7f3a 10m                      expires ten minutes from now
+  sprat ttl sessions 7f3a --never
+
+Setting the time changes the object's version, not its value, and prints the version. A write
+without --ttl makes the object permanent; an increment leaves the time as it is.
+
+Exit codes:
+  3  the table or the object does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
+pub(crate) struct TtlArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Name of the table.
+    table: String,
+    /// Key of the object.
+    key: String,
+    /// After how long the object expires, such as 90s or 7d; without it, the time left is printed.
+    #[arg(value_name = "TIME", value_parser = time_to_live)]
+    ttl: Option<Ttl>,
+    /// Let the object never expire.
+    #[arg(long, conflicts_with = "ttl")]
+    never: bool,
+    /// Print JSON: the time left in milliseconds, null for never; or the new version.
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
     let [key] = &args.keys[..] else { return get_many(args) };
     let mut client = connect(&args.connect)?;
@@ -224,6 +262,7 @@ fn json_object(key: &str, object: &Object) -> Value {
     line.insert("version".into(), object.version.into());
     json_bytes(&mut line, "value", &object.value);
     json_number(&mut line, object.number());
+    json_ttl(&mut line, object.ttl);
     line.into()
 }
 
@@ -247,7 +286,11 @@ pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
     };
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
-    let version = client.put_if(table, args.key.as_bytes(), &value, put_condition(args))?;
+    let (key, condition) = (args.key.as_bytes(), put_condition(args));
+    let version = match args.ttl {
+        None => client.put_if(table, key, &value, condition)?,
+        Some(ttl) => client.put_for(table, key, &value, ttl, condition)?,
+    };
     report(args.json, &json!({ "version": version }), &format!("version {version}"))
 }
 
@@ -266,7 +309,11 @@ fn put_many(args: &PutArgs) -> Result<ExitCode> {
     let table = client.table(&args.table)?;
     let mut batch = Batch::new();
     for [key, value] in pairs {
-        batch.put_if(table, key.as_bytes(), value.as_bytes(), put_condition(args));
+        let (key, value, condition) = (key.as_bytes(), value.as_bytes(), put_condition(args));
+        match args.ttl {
+            None => batch.put_if(table, key, value, condition),
+            Some(ttl) => batch.put_for(table, key, value, ttl, condition),
+        };
     }
     let keys = pairs.iter().map(|[key, _]| *key);
     report_each(&mut client, &batch, (&args.table, keys), |key, result| {
@@ -386,6 +433,31 @@ pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
         (json!(value), version, value.to_string())
     };
     report(args.json, &json!({ "value": value, "version": version }), &text)
+}
+
+pub(crate) fn ttl(args: &TtlArgs) -> Result<ExitCode> {
+    let mut client = connect(&args.connect)?;
+    let (table, key) = (client.table(&args.table)?, args.key.as_bytes());
+    if args.ttl.is_some() || args.never {
+        return match client.set_ttl(table, key, args.ttl)? {
+            Some(version) => {
+                report(args.json, &json!({ "version": version }), &format!("version {version}"))
+            }
+            None => Ok(missing(&args.key, &args.table)),
+        };
+    }
+    let Some(object) = client.get(table, key)? else { return Ok(missing(&args.key, &args.table)) };
+    let text = match object.ttl.map(Ttl::millis) {
+        None => "never".to_owned(),
+        Some(millis @ ..10_000) => format!("{millis}ms"),
+        Some(millis) => format!("{}s", millis / 1000),
+    };
+    report(args.json, &json!({ "ttl_ms": object.ttl.map(Ttl::millis) }), &text)
+}
+
+/// Parses a time to live.
+fn time_to_live(text: &str) -> Result<Ttl> {
+    Ok(Ttl::of(sprat_units::duration(text)?)?)
 }
 
 fn condition(args: &ConditionArgs) -> Condition {

@@ -1,7 +1,7 @@
 //! `scan`: lists a table's objects.
 
 use crate::connect::{Connect, connect};
-use crate::output::{json_bytes, json_number};
+use crate::output::{json_bytes, json_number, json_ttl};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::Map;
@@ -60,6 +60,7 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {
                 if !args.keys {
                     json_bytes(&mut line, "value", &row.value);
                     json_number(&mut line, row.number());
+                    json_ttl(&mut line, row.ttl);
                 }
                 writeln!(out, "{}", serde_json::Value::Object(line))
             } else if args.keys {
