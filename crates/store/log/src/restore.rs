@@ -243,8 +243,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Leaves out an object that has expired. If older versions of it may be in other segments, puts
-    /// a tombstone in its place.
+    /// Leaves out an object that has expired. If older versions of it may be in other segments,
+    /// puts a tombstone in its place.
     fn expired(&mut self, slot: u32, hash: u64, entry: &Entry<'_>) -> Result<(), RestoreError> {
         self.expired.insert(entry.table);
         let newest = self.log.memory.next_id - 1;

@@ -264,7 +264,7 @@ fn history(seed: u64, steps: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 1 } else { 24 }, ..Default::default() })]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 24 }))]
     #[test]
     fn what_was_found_missing_stays_missing(seed: u64) {
         history(seed, if cfg!(miri) { 300 } else { 6000 });

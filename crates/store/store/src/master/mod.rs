@@ -230,8 +230,8 @@ impl<D: Disk> Master<D> {
         Self { clock: Some(begun), ..self }
     }
 
-    /// Sets the time by which objects expire, when the node's clock started. Without this call it is
-    /// the beginning of 1970.
+    /// Sets the time by which objects expire, when the node's clock started. Without this call it
+    /// is the beginning of 1970.
     #[must_use]
     pub fn with_time(self, time: Time) -> Self {
         Self { expiry_clock: ExpiryClock::new(time), ..self }

@@ -413,8 +413,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Writes an object and returns its version; the error is the reply. `result` is the body of the
-    /// reply, which the completion keeps.
+    /// Writes an object and returns its version; the error is the reply. `result` is the body of
+    /// the reply, which the completion keeps.
     fn put(
         &mut self,
         change: &Change<'_>,

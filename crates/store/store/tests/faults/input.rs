@@ -94,7 +94,8 @@ proptest! {
         let mut world = World::new(master, Some(control));
         feed(&mut world, &payloads);
         let (key, value) = (b"after all", b"well");
-        let put = Request::Write { table: TABLE, key, value, condition: Condition::None, ttl: None };
+        let condition = Condition::None;
+        let put = Request::Write { table: TABLE, key, value, condition, ttl: None };
         prop_assert_eq!(world.ask(&put).status, Status::Ok);
         prop_assert_eq!(world.ask(&Request::Read { table: TABLE, key }).body, value);
     }

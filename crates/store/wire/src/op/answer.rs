@@ -19,8 +19,8 @@ pub struct ResponseHeader {
     more: u8,
     /// In the answer to a read, bits 24 to 39 of the milliseconds that the object has left.
     ttl_high: U16,
-    /// In the answer to a read: the code of the value's type, and above [`TYPE_BITS`] the lower bits
-    /// of the milliseconds that the object has left.
+    /// In the answer to a read: the code of the value's type, and above [`TYPE_BITS`] the lower
+    /// bits of the milliseconds that the object has left.
     count: U32,
     number: U64,
 }
@@ -200,16 +200,11 @@ pub fn encode_answer(status: Status, more: bool, count: u32, number: u64) -> Res
 /// Encodes the header of the answer to a read that found an object.
 #[must_use]
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "40 bits are taken apart")]
 pub fn encode_object(version: u64, value_type: ValueType, ttl: Option<Ttl>) -> ResponseHeader {
-    let millis = ttl.map_or(0, Ttl::millis);
+    let [a, b, c, d, e, ..] = ttl.map_or(0, Ttl::millis).to_le_bytes();
+    let count = u32::from_le_bytes([value_type as u8, a, b, c]);
     ResponseHeader {
-        ttl_high: U16::new((millis >> (u32::BITS - TYPE_BITS)) as u16),
-        ..encode_answer(
-            Status::Ok,
-            false,
-            (millis << TYPE_BITS) as u32 | value_type.code(),
-            version,
-        )
+        ttl_high: U16::new(u16::from_le_bytes([d, e])),
+        ..encode_answer(Status::Ok, false, count, version)
     }
 }
