@@ -14,12 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn round_trip(bytes: &[u8]) {
     let Ok((request, id)) = Request::parse_with_id(bytes) else { return };
-    let (header, key, value) = request.parts();
-    let header = if id.is_some() { header.with_id() } else { header };
-    let id_bytes = id.map_or(Vec::new(), |id| id.bytes().to_vec());
-    let ttl_bytes = request.ttl_bytes().map_or(Vec::new(), |bytes| bytes.to_vec());
-    let header = zerocopy::IntoBytes::as_bytes(&header);
-    let again = [header, &id_bytes, &ttl_bytes, key, value].concat();
+    let again = request.to_bytes(id.as_ref());
     assert_eq!(again.len(), bytes.len());
     let parsed = Request::parse_with_id(&again).expect("what we write, we read");
     // Compared as text, since an f64 that is NaN is not equal to itself.

@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
 
 /// The largest number of operations that are handed over to the thread and not begun yet. A further
 /// operation fails with `Error::TooManyPending`.
@@ -51,10 +50,7 @@ enum Work {
 
 impl Submission {
     fn new(request: &Request<'_>, recipient: Recipient, finish: Finish) -> Self {
-        let (header, key, value) = request.parts();
-        let ttl = request.ttl_bytes();
-        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
-        let request = [header.as_bytes(), ttl, key, value].concat();
+        let request = request.to_bytes(None);
         Self { work: Work::Request(request, recipient), finish }
     }
 }

@@ -158,7 +158,7 @@ impl Log {
     }
 
     /// Ensures that a table has a time record that is not before the log's time. Until it is
-    /// durable, nobody must learn that an object of the table has expired. Returns whether a record
+    /// durable, no client may learn that an object of the table has expired. Returns whether a record
     /// was written.
     ///
     /// # Errors

@@ -170,8 +170,8 @@ impl Restore {
 
     /// Ends the restoration: opens a new head. The head's id is above all ids in the digest, and
     /// above `highest_id`, which is the highest id of any segment found on disk, whether the digest
-    /// lists that segment or not. Records the time in tables of which objects have expired: nobody
-    /// must learn that they have before everything in the log is durable.
+    /// lists that segment or not. Records the time in tables of which objects have expired: no
+    /// client may learn that they have before everything in the log is durable.
     ///
     /// # Errors
     /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,

@@ -20,9 +20,7 @@ use sprat_wire::{MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use zerocopy::IntoBytes;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
-    let (header, key, value) = request.parts();
-    let ttl = request.ttl_bytes();
-    [header.as_bytes(), ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]), key, value].concat()
+    request.to_bytes(None)
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -132,10 +130,7 @@ proptest! {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
             prop_assert_eq!(Request::parse_with_id(&bytes), Ok((request, None)));
-            let (header, key, value) = request.parts();
-            let ttl = request.ttl_bytes();
-            let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
-            let bytes = [header.with_id().as_bytes(), &id.bytes(), ttl, key, value].concat();
+            let bytes = request.to_bytes(Some(&id));
             let op = bytes_of(&request)[0];
             let with_id = if request.changes_object() {
                 Ok((request, Some(id)))
@@ -452,9 +447,8 @@ fn an_invalid_time_to_live_is_refused() {
 fn no_client_writes_time_records() {
     let write =
         Request::Write { table: 1, key: b"k", value: b"v", condition: Condition::None, ttl: None };
-    let (header, key, value) = write.parts();
     let id = OperationId { client: TIME_CLIENT, slot: 0, sequence: 1, resent: false };
-    let bytes = [header.with_id().as_bytes(), &id.bytes(), key, value].concat();
+    let bytes = write.to_bytes(Some(&id));
     assert_eq!(Request::parse_with_id(&bytes), Err(Malformed::Id(2)));
 }
 

@@ -230,12 +230,7 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
-        match self.put(change, key, content, &[]) {
-            Ok(version) => {
-                self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
-            }
-            Err(outcome) => outcome,
-        }
+        self.put_and_acknowledge(change, key, content)
     }
 
     /// Returns when an object expires that gets this time to live now.
@@ -263,12 +258,7 @@ impl<D: Disk> Master<D> {
         let Entry { value, value_type, .. } = self.log.entry(found);
         let value = value.to_vec();
         let content = Content { value: &value, value_type, expires: self.expires(ttl) };
-        match self.put(change, key, content, &[]) {
-            Ok(version) => {
-                self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
-            }
-            Err(outcome) => outcome,
-        }
+        self.put_and_acknowledge(change, key, content)
     }
 
     fn remove(
@@ -410,6 +400,21 @@ impl<D: Disk> Master<D> {
                 self.acknowledge(change.id, reply)
             }
             Err(_) => Outcome::Retry(BUSY_MICROS),
+        }
+    }
+
+    /// Writes an object, and replies with its version.
+    fn put_and_acknowledge(
+        &mut self,
+        change: &Change<'_>,
+        key: &[u8],
+        content: Content<'_>,
+    ) -> Outcome<MasterBody> {
+        match self.put(change, key, content, &[]) {
+            Ok(version) => {
+                self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
+            }
+            Err(outcome) => outcome,
         }
     }
 

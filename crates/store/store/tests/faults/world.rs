@@ -13,7 +13,6 @@ use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerocopy::IntoBytes as _;
 
 use ended::Ended;
 
@@ -100,10 +99,7 @@ impl<S: Service> World<S> {
     }
 
     pub(crate) fn begin(&mut self, request: &Request<'_>) -> CallId {
-        let (header, key, value) = request.parts();
-        let ttl = request.ttl_bytes();
-        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
-        self.call(&[header.as_bytes(), ttl, key, value].concat())
+        self.call(&request.to_bytes(None))
     }
 
     /// Takes the answer to a call, if there is one.

@@ -153,6 +153,20 @@ impl<'a> Request<'a> {
         )
     }
 
+    /// Returns the request's bytes, with the operation's id if there is one.
+    ///
+    /// # Panics
+    /// As [`parts`](Self::parts).
+    #[must_use]
+    pub fn to_bytes(&self, id: Option<&OperationId>) -> Vec<u8> {
+        let (header, key, value) = self.parts();
+        let header = if id.is_some() { header.with_id() } else { header };
+        let (id, ttl) = (id.map(OperationId::bytes), self.ttl_bytes());
+        let id = id.as_ref().map_or(&[][..], |id| &id[..]);
+        let ttl = ttl.as_ref().map_or(&[][..], |ttl| &ttl[..]);
+        [header.as_bytes(), id, ttl, key, value].concat()
+    }
+
     /// Parses a request without an operation's id.
     ///
     /// # Errors
