@@ -92,7 +92,9 @@ fn conditions_changes_and_scans_find_no_expired_object() {
         Request::Scan { table: TABLE, after: None },
     ];
     let calls: Vec<_> = requests.iter().map(|request| world.begin(request)).collect();
-    // The requests arrive in the iteration in which the objects expire, before it removes any.
+    // The requests leave the client now, and arrive in the iteration in which the objects expire,
+    // before it removes any.
+    world.turn();
     world.now = world.now + Duration::from_secs(1);
     let replies: Vec<_> = calls.into_iter().map(|call| world.wait(call)).collect();
     assert_eq!(replies[0].status, Status::NotFound);
