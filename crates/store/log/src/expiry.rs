@@ -158,8 +158,8 @@ impl Log {
     }
 
     /// Ensures that a table has a time record that is not before the log's time. Until it is
-    /// durable, no client may learn that an object of the table has expired. Returns whether a record
-    /// was written.
+    /// durable, no client may learn that an object of the table has expired. Returns whether a
+    /// record was written.
     ///
     /// # Errors
     /// [`Full`] when there is no room for the record.
