@@ -108,8 +108,13 @@ impl World {
 
     /// Makes a world with one coordinator, the only one of its cluster.
     fn alone() -> Self {
+        Self::alone_from(|rows| Catalog::open(rows, 5).unwrap())
+    }
+
+    /// Makes a world with one coordinator, with this catalog.
+    fn alone_from(catalog: impl FnOnce(Rows) -> Catalog<Rows>) -> Self {
         let mut world = Self::new(1);
-        let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
+        let coordinator = Coordinator::new(catalog(world.rows.clone()));
         let port = world.hub.port(address(50)).unwrap();
         world.nodes =
             vec![Node::new(AnyDriver::from(port), coordinator, &sprat_rpc::Config::default(), 1)];
@@ -303,6 +308,41 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
         );
     }
     assert_eq!(world.nodes[0].service().catalog().version(), version, "nothing was changed");
+}
+
+/// A regression test. Metadata were rebuilt from a copy that lacked the end of a move, and the two
+/// servers of the move dropped the tablet's objects without a word.
+#[test]
+fn servers_that_have_seen_more_than_rebuilt_metadata_are_refused() {
+    let old = Catalog::open(MetadataMemory::default(), 5).unwrap();
+    let copied = old.version();
+    let again = |rows| Catalog::<Rows>::from_copy(&old.copy()).unwrap().rebuild(rows).unwrap();
+    let poll = |known: u64| {
+        let mut world = World::alone_from(again);
+        let server = world.enlist(0);
+        let seen = ClusterSeen { cluster: 5.into(), version: known.into() };
+        let poll = Request::Assignments { server, known: 0, seen: &seen };
+        let (status, _, words) = world.ask(0, &poll, LEADER_LEASE).unwrap();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let next = world.ask(0, &Request::ListTables, LEADER_LEASE).unwrap().0;
+        assert_eq!(next == Status::Refused, status == Status::WrongCluster, "{words}");
+        (status, words)
+    };
+    let rebuilt = World::alone_from(again).nodes[0].service().catalog().version();
+    for known in [0, copied, rebuilt] {
+        assert_eq!(poll(known).0, Status::Ok, "{known}");
+    }
+    for known in [copied + 1, rebuilt - 1] {
+        let (status, words) = poll(known);
+        assert_eq!(status, Status::WrongCluster, "{known}");
+        let expected = format!("were rebuilt from version {copied} of the tablet map, and server");
+        assert!(words.contains(&expected), "{words}");
+    }
+    // The metadata keep the copy's version through later changes and starts.
+    let mut catalog = again(Rows { shared: Rc::default(), term: 0 });
+    catalog.create("t", 1, &[1]).ok();
+    let copy = Catalog::<MetadataMemory>::from_copy(&catalog.copy()).unwrap();
+    assert_eq!(copy.copy(), catalog.copy());
 }
 
 #[test]

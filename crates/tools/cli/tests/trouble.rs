@@ -3,7 +3,7 @@
 
 use crate::support;
 use sprat_client::{Client, Error, Options};
-use sprat_store::coordinator::{Catalog, MetadataMemory};
+use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -482,18 +482,34 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let copies: Vec<String> = (0..SERVERS)
         .map(|server| cluster.data(server).join("catalog.sprat").display().to_string())
         .collect();
-    // The last death has been handled, and every server knows of it.
-    until("copies without the dead", || {
-        // A copy that is replaced while it is read is ignored.
+    // The last death has been handled, and every server has the last copy. The coordinator may move
+    // a tablet at any time, and then a newer copy is needed.
+    let begun = Instant::now();
+    loop {
+        // A copy that is replaced while it is read counts as missing.
         let of =
             |path: &String| Catalog::<MetadataMemory>::from_copy(&std::fs::read(path).ok()?).ok();
-        let all: Option<Vec<_>> = copies.iter().map(of).collect();
-        let alive = |copy: &Catalog<MetadataMemory>| copy.servers().all(|(_, known)| !known.dead);
-        all.is_some_and(|all| {
-            all.iter().all(|copy| alive(copy) && copy.version() == all[0].version())
-        })
-    });
-    cluster.end_coordinator();
+        let state = |copy: Catalog<MetadataMemory>| {
+            (copy.version(), copy.servers().filter(|(_, known)| known.dead).count())
+        };
+        let all: Vec<_> = copies.iter().map(|path| of(path).map(state)).collect();
+        if all.iter().all(|copy| copy.is_some_and(|(_, dead)| dead == 0) && *copy == all[0]) {
+            cluster.end_coordinator();
+            let last = MetadataFile::open(&now.join("coordinator.redb")).expect("no longer in use");
+            let last = Catalog::open_standalone(last, 1, 1).expect("it is whole");
+            if all[0].is_some_and(|(version, _)| version == last.version()) {
+                break;
+            }
+            drop(last);
+            cluster.coordinate_from(&now.clone());
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "versions and dead servers in the copies: {all:?}; {}",
+            cluster.coordinator_log()
+        );
+        pause();
+    }
     let made = again.display().to_string();
     let mut command = vec!["store", "rebuild", &made];
     copies.iter().for_each(|copy| command.extend(["--from", copy]));

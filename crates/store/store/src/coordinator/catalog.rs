@@ -81,6 +81,8 @@ pub struct Catalog<M> {
     next_table: u32,
     next_server: u32,
     version: u64,
+    /// The version of the copy from which these metadata were rebuilt; zero if they never were.
+    rebuilt_from: u64,
     incarnation: u64,
     cluster: u64,
     checksums: Checksums,
@@ -131,7 +133,7 @@ impl<M: Metadata> Catalog<M> {
         let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
         if rows.is_empty() {
             catalog.cluster = new_cluster;
-            let row = catalog.counters(1, 1, 1, Total::default());
+            let row = catalog.counters((1, 1), 1, Total::default());
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
             return Ok(catalog);
@@ -150,6 +152,7 @@ impl<M: Metadata> Catalog<M> {
         }
         (self.cluster, self.version) = (counters.cluster, counters.version);
         (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
+        self.rebuilt_from = counters.rebuilt_from;
         self.is_unsealed = counters.total.is_none();
         for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
             // Adding checksums to many rows for the first time may have been interrupted. Then some
@@ -205,6 +208,7 @@ impl<M: Metadata> Catalog<M> {
             next_table: 1,
             next_server: 1,
             version: 1,
+            rebuilt_from: 0,
             incarnation: 1,
             cluster: 0,
             checksums: Checksums::default(),
@@ -250,7 +254,7 @@ impl<M: Metadata> Catalog<M> {
     pub fn copy(&self) -> Vec<u8> {
         let rows = self.rows();
         let counters =
-            self.counters(self.next_table, self.next_server, self.version, Total::of(&rows));
+            self.counters((self.next_table, self.next_server), self.version, Total::of(&rows));
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
@@ -263,11 +267,12 @@ impl<M: Metadata> Catalog<M> {
 
     /// Writes all rows into empty metadata, to continue the cluster from a copy of its catalog. The
     /// copy may be older than the last ids and version that the coordinator gave out, so the new
-    /// ids and version begin far above those in the copy.
+    /// ids and version begin far above those in the copy. Servers that have seen a version in
+    /// between are refused ([`lacks`](Self::lacks)).
     ///
     /// # Errors
     /// If the metadata are not empty, or cannot be written.
-    pub fn rebuild<N: Metadata>(&self, mut metadata: N) -> Result<Catalog<N>, String> {
+    pub fn rebuild<N: Metadata>(mut self, mut metadata: N) -> Result<Catalog<N>, String> {
         let place = metadata.place();
         if !metadata.load().map_err(|error| error.to_string())?.is_empty() {
             return Err(format!("{place}: has rows already: nothing was changed"));
@@ -276,8 +281,9 @@ impl<M: Metadata> Catalog<M> {
             self.next_server.saturating_add(REBUILD_SERVERS).min(sprat_wire::MAX_SERVER_ID);
         let (next_table, version) =
             (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
+        self.rebuilt_from = self.version;
         let rows = self.rows();
-        let counters = self.counters(next_table, next_server, version, Total::of(&rows));
+        let counters = self.counters((next_table, next_server), version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
         // The counters are written last, because no catalog can be opened without them if this is
         // interrupted.
@@ -301,12 +307,18 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Makes the row of counters, with its checksum. `total` is the total of the other rows.
-    fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
+    fn counters(
+        &self,
+        (next_table, next_server): (u32, u32),
+        version: u64,
+        total: Total,
+    ) -> Change {
         let counters = Counters {
             cluster: self.cluster,
             next_table,
             next_server,
             version,
+            rebuilt_from: self.rebuilt_from,
             total: Some(total),
         };
         seal((COUNTERS.to_owned(), Some(counters.encode())))
@@ -338,6 +350,15 @@ impl<M: Metadata> Catalog<M> {
     /// Returns the version of the catalog, which every change raises.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Returns the version of the copy from which these metadata were rebuilt, if a server that has
+    /// seen version `seen` has seen changes that the copy did not have. Such a server may hold
+    /// tablets that these metadata ascribe to another, and would drop their objects.
+    pub(super) fn lacks(&self, seen: u64) -> Option<u64> {
+        let rebuilt_from = self.rebuilt_from;
+        let is_lost = seen > rebuilt_from && seen < rebuilt_from + REBUILD_VERSIONS;
+        (rebuilt_from > 0 && is_lost).then_some(rebuilt_from)
     }
 
     /// Finds a table by its name.
@@ -684,7 +705,7 @@ impl<M: Metadata> Catalog<M> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
         let counters =
-            self.counters(next_table, next_server, version, self.checksums.total_after(&changes));
+            self.counters((next_table, next_server), version, self.checksums.total_after(&changes));
         let sealed: Vec<Change> = changes.iter().cloned().map(seal).chain([counters]).collect();
         self.metadata.as_mut().ok_or_else(Self::not_leading)?.apply(&sealed)?;
         self.checksums.change(&changes);

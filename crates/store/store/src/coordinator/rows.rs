@@ -22,6 +22,8 @@ pub(super) struct Counters {
     pub(super) next_table: u32,
     pub(super) next_server: u32,
     pub(super) version: u64,
+    /// The version of the copy from which the metadata were rebuilt; zero if they never were.
+    pub(super) rebuilt_from: u64,
     /// The total of the other rows, to detect that some are missing. `None` in metadata from before
     /// rows had checksums.
     pub(super) total: Option<Total>,
@@ -38,6 +40,9 @@ impl Counters {
         if let Some(Total { rows, checksums }) = self.total {
             push_counter(&mut row, "rows", rows);
             push_counter(&mut row, "checksums", checksums);
+        }
+        if self.rebuilt_from > 0 {
+            push_counter(&mut row, "rebuilt_from", self.rebuilt_from);
         }
         row
     }
@@ -139,6 +144,9 @@ fn parse_counters(value: &[u8]) -> Option<Counters> {
     if !records.is_done() {
         counters.total =
             Some(Total { rows: records.named("rows")?, checksums: records.named("checksums")? });
+    }
+    if !records.is_done() {
+        counters.rebuilt_from = records.named("rebuilt_from")?;
     }
     records.is_done().then_some(counters)
 }

@@ -227,9 +227,9 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// Refuses a server that is of another cluster. If this is the only coordinator, refuses also a
-    /// server that has seen a later version than these metadata have. Such metadata began empty, or
-    /// were restored from an older copy, so their tables may differ from the tables of the server's
-    /// objects.
+    /// server that has seen a later version than these metadata have, or than the copy had from
+    /// which they were rebuilt. Such metadata began empty, or were restored from an older copy, so
+    /// their tables may differ from the tables of the server's objects.
     fn refuse_foreign(
         &mut self,
         now: Nanos,
@@ -247,6 +247,11 @@ impl<M: Metadata> Coordinator<M> {
             format!(
                 "are of version {version} of the tablet map, and server {server} has seen version \
                  {known}: they are an older copy"
+            )
+        } else if let Some(copy) = self.catalog.lacks(known) {
+            format!(
+                "were rebuilt from version {copy} of the tablet map, and server {server} has seen \
+                 version {known}: its catalog.sprat may be newer; they are an older copy"
             )
         } else {
             return None;

@@ -13,7 +13,7 @@ use sprat_net::{Locators, Mode, Nanos};
 use sprat_wire::op::{Assignment, Request, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,9 @@ const NEXT_COORDINATOR_DELAY: Duration = Duration::from_millis(5);
 /// How often a server reports that the coordinator belongs to another cluster.
 const WRONG_CLUSTER_WARN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The largest number of catalog copies that wait to be written. When there is no room, a newer
-/// copy is fetched later.
-const MAX_WAITING_COPIES: usize = 4;
+/// The largest number of catalog copies that wait to be written. When there is no room, the control
+/// thread keeps the newest copy ([`pass_on`]).
+const MAX_WAITING_COPIES: usize = 1;
 
 /// How long a server that starts looks, among several coordinators, for one with its cluster's
 /// metadata.
@@ -240,13 +240,13 @@ impl Link {
         let mut ready = Some(ready);
         let mut heard = Instant::now();
         let mut warned: Option<Instant> = None;
+        let mut copy = None;
         while !ended.load(Ordering::Acquire) {
             let now = handle.now();
             let worked = self.request_once(now, outbox);
-            if let (Some(copy), Some(copies)) = (self.session.take_copy(), copies) {
-                // When there is no room, the disk is slow. The next change of the catalog brings
-                // another copy.
-                let _ = copies.try_send(copy);
+            copy = self.session.take_copy().or(copy);
+            if let Some(copies) = copies {
+                copy = pass_on(copy, copies);
             }
             if let Some(reason) = self.session.take_wrong_cluster() {
                 if warned.is_none_or(|at| at.elapsed() > WRONG_CLUSTER_WARN_INTERVAL) {
@@ -298,6 +298,17 @@ pub(super) struct ControlledNode {
     pub(super) end: Sender<ThreadResult>,
     /// The directory that keeps copies of the catalog, if there is one, and the first copy.
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,
+}
+
+/// Passes a copy of the catalog on to the thread that writes copies. Returns the copy if the disk is
+/// slow and there is no room: the caller tries again, until there is room or a newer copy. If the
+/// copy were dropped, the directory would keep an old one until the catalog changes again, and a
+/// coordinator that is rebuilt from the servers' copies would lack tables.
+fn pass_on(copy: Option<CatalogCopy>, copies: &SyncSender<CatalogCopy>) -> Option<CatalogCopy> {
+    match copies.try_send(copy?) {
+        Err(TrySendError::Full(copy)) => Some(copy),
+        Ok(()) | Err(TrySendError::Disconnected(_)) => None, // the writer has reported its end
+    }
 }
 
 /// Records the ages of the files that have been opened. Then writes copies of the catalog until no
@@ -387,6 +398,23 @@ mod tests {
         let _ = session.next_request(Nanos(0), outbox);
         let bytes = [encode_answer(Status::Ok, false, 0, number).as_bytes(), body].concat();
         session.answered(Answer::parse(&bytes).as_ref(), outbox).expect("an expected answer");
+    }
+
+    /// A disk that took a second for a copy once left the directory with an old one for good.
+    #[test]
+    fn the_newest_copy_is_written_however_slow_the_disk_is() {
+        let (copies, waiting) = sync_channel(MAX_WAITING_COPIES);
+        let mut left = None;
+        for version in 0..9 {
+            let newer = Some(CatalogCopy { bytes: vec![version] });
+            left = pass_on(newer.or(left), &copies);
+        }
+        let mut written = Vec::new();
+        while let Ok(copy) = waiting.try_recv() {
+            written.extend(copy.bytes);
+            left = pass_on(left, &copies);
+        }
+        assert_eq!((written, left), (vec![0, 8], None));
     }
 
     /// A server that repeated the request for a copy until it was answered would lose its lease.

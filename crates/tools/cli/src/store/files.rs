@@ -294,6 +294,7 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
             args.dir.display()
         );
     }
+    let version = copy.version();
     let catalog = copy.rebuild(MetadataFile::open(&path)?).map_err(anyhow::Error::msg)?;
     dir.set_identity(Identity { coordinator: catalog.cluster(), ..known })?;
     let tables: Vec<String> = catalog.tables().map(|table| table.name).collect();
@@ -306,9 +307,8 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     } else {
         let count = tables.len();
         print_line(&format!(
-            "rebuilt {}: {count} tables and {servers} servers, from version {} in {}",
+            "rebuilt {}: {count} tables and {servers} servers, from version {version} in {}",
             path.display(),
-            copy.version(),
             from.display()
         ))?;
     }
