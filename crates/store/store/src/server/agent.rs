@@ -300,10 +300,10 @@ pub(super) struct ControlledNode {
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Passes a copy of the catalog on to the thread that writes copies. Returns the copy if the disk is
-/// slow and there is no room: the caller tries again, until there is room or a newer copy. If the
-/// copy were dropped, the directory would keep an old one until the catalog changes again, and a
-/// coordinator that is rebuilt from the servers' copies would lack tables.
+/// Passes a copy of the catalog on to the thread that writes copies. Returns the copy if the disk
+/// is slow and there is no room: the caller tries again, until there is room or a newer copy. If
+/// the copy were dropped, the directory would keep an old one until the catalog changes again, and
+/// a coordinator that is rebuilt from the servers' copies would lack tables.
 fn pass_on(copy: Option<CatalogCopy>, copies: &SyncSender<CatalogCopy>) -> Option<CatalogCopy> {
     match copies.try_send(copy?) {
         Err(TrySendError::Full(copy)) => Some(copy),
