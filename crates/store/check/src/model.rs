@@ -5,6 +5,8 @@ use super::operation::{Action, Operation, Outcome, key_name};
 use sprat_client::{Condition, Row};
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// An answer that the model does not allow.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,17 +34,32 @@ impl fmt::Display for Disagreement {
     }
 }
 
+/// How much earlier or later than a time to live says an object may expire: by the difference of
+/// servers' clocks, if its tablet comes to another server.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
+
 /// The state of an object in the model.
 #[derive(Clone, Copy, Debug, Default)]
 struct ObjectState {
     content: Option<Content>,
     /// The object's version; for an absent object, the highest that it ever had.
     version: u64,
+    /// The earliest and the latest moment at which the object expires, if it does.
+    expires: Option<(Instant, Instant)>,
 }
 
 impl ObjectState {
     fn current(self) -> Option<u64> {
         self.content.map(|_| self.version)
+    }
+
+    /// Returns the states that the object may have had at some moment of an operation: it is there,
+    /// or has expired, or either.
+    fn during(self, Range { start, end }: &Range<Instant>) -> impl Iterator<Item = Self> {
+        let is_there = self.expires.is_none_or(|(_, latest)| *start <= latest);
+        let is_gone = self.expires.is_some_and(|(earliest, _)| *end >= earliest);
+        let gone = Self { content: None, expires: None, ..self };
+        is_there.then_some(self).into_iter().chain(is_gone.then_some(gone))
     }
 }
 
@@ -85,7 +102,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the number of objects.
+    /// Returns the number of objects, including those that have expired since they were last used.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.values().filter(|known| known.content.is_some()).count()
@@ -108,17 +125,27 @@ impl Model {
     }
 
     /// Compares an answer with the model, and records the object's new state. The version of a new
-    /// object comes from the answer, since the model cannot predict it.
+    /// object comes from the answer, since the model cannot predict it; so does whether an object
+    /// has expired whose time has come about now. The operation was sent, and answered, `during`
+    /// this time.
     ///
     /// # Errors
     /// [`Disagreement`] when the model does not allow the answer.
-    pub fn verify(&mut self, operation: &Operation, outcome: &Outcome) -> Result<(), Disagreement> {
+    pub fn verify(
+        &mut self,
+        operation: &Operation,
+        outcome: &Outcome,
+        during: &Range<Instant>,
+    ) -> Result<(), Disagreement> {
         let known = self.known(operation.key);
-        let expected = Self::expect(known, operation.action);
-        if let Some(after) = expected.after(known, outcome) {
+        let action = operation.action;
+        let allowed = |state| Self::expect(state, action).after(state, (action, outcome), during);
+        if let Some(after) = known.during(during).find_map(allowed) {
             self.objects.insert(operation.key, after);
             return Ok(());
         }
+        let first = known.during(during).next().expect("there or gone");
+        let expected = Self::expect(first, action);
         Err(Disagreement {
             operation: Some(operation.number),
             asked: operation.action.to_string(),
@@ -128,11 +155,15 @@ impl Model {
         })
     }
 
-    /// Compares all objects of the table with the model.
+    /// Compares all objects of the table with the model; they were read `during` this time.
     ///
     /// # Errors
     /// [`Disagreement`] for the first object that differs, or that is missing.
-    pub fn verify_all(&self, rows: impl Iterator<Item = Row>) -> Result<(), Disagreement> {
+    pub fn verify_all(
+        &self,
+        rows: impl Iterator<Item = Row>,
+        during: &Range<Instant>,
+    ) -> Result<(), Disagreement> {
         let mut left: HashMap<Vec<u8>, ObjectState> = HashMap::new();
         left.extend(self.objects.iter().map(|(&key, &known)| (key_name(key).into_bytes(), known)));
         let wrong = |key: &[u8], expected: String, got: String| Disagreement {
@@ -145,15 +176,19 @@ impl Model {
         for Row { key, version, value, .. } in rows {
             // A row counts once: removing its state makes a second one unexpected.
             let known = left.remove(&key).unwrap_or_default();
-            let expected = Self::expect(known, Action::Get);
             let outcome = Outcome::Found { version, value };
-            if expected.after(known, &outcome).is_none() {
-                return Err(wrong(&key, expected.to_string(), expected.describe(&outcome)));
+            let mut states = known.during(during).map(|state| Self::expect(state, Action::Get));
+            let first = states.next().expect("there or gone");
+            let is_found = |expected: ExpectedAnswer| {
+                expected.after(known, (Action::Get, &outcome), during).is_some()
+            };
+            if !is_found(first) && !states.any(is_found) {
+                return Err(wrong(&key, first.to_string(), first.describe(&outcome)));
             }
         }
         let missed = left
             .into_iter()
-            .filter(|(_, known)| known.content.is_some())
+            .filter(|(_, known)| known.during(during).all(|state| state.content.is_some()))
             .min_by(|a, b| a.0.cmp(&b.0));
         missed.map_or(Ok(()), |(key, known)| {
             Err(wrong(
@@ -193,7 +228,12 @@ impl Model {
 
 impl ExpectedAnswer {
     /// Returns the object's state after that answer; `None` if the answer is wrong.
-    fn after(self, known: ObjectState, outcome: &Outcome) -> Option<ObjectState> {
+    fn after(
+        self,
+        known: ObjectState,
+        (action, outcome): (Action, &Outcome),
+        during: &Range<Instant>,
+    ) -> Option<ObjectState> {
         match (self, outcome) {
             (Self::Found(content, expected), Outcome::Found { version, value }) => {
                 (expected == *version && content.difference(value).is_none()).then_some(known)
@@ -201,15 +241,23 @@ impl ExpectedAnswer {
             (Self::Stored(content, expected), &Outcome::Stored { version })
                 if expected.allows(version) =>
             {
-                Some(ObjectState { content: Some(content), version })
+                let expires = match action {
+                    Action::Put { ttl: Some(ttl), .. } => {
+                        let end = during.end + ttl.duration() + CLOCKS_APART;
+                        let lives = ttl.duration().saturating_sub(CLOCKS_APART);
+                        Some((during.start + lives, end))
+                    }
+                    _ => None,
+                };
+                Some(ObjectState { content: Some(content), version, expires })
             }
             (Self::Summed(expected, at), &Outcome::Summed { sum, version })
                 if expected == sum && at.allows(version) =>
             {
-                Some(ObjectState { content: Some(Content::Number(sum)), version })
+                Some(ObjectState { content: Some(Content::Number(sum)), version, ..known })
             }
             (Self::Removed(expected), &Outcome::Removed { version }) if expected == version => {
-                Some(ObjectState { content: None, version })
+                Some(ObjectState { content: None, version, expires: None })
             }
             (Self::Conflict(expected), Outcome::Conflict { current }) if expected == *current => {
                 Some(known)

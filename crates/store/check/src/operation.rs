@@ -1,7 +1,7 @@
 //! Operations and their answers.
 
 use super::content::Content;
-use sprat_client::Condition;
+use sprat_client::{Condition, Ttl};
 use std::fmt;
 
 /// Returns the key with this number.
@@ -21,6 +21,8 @@ pub enum Action {
         content: Content,
         /// The condition under which the value is stored.
         condition: Condition,
+        /// How long the object lives; `None`: without limit.
+        ttl: Option<Ttl>,
     },
     /// Removes the object.
     Remove {
@@ -88,7 +90,10 @@ impl fmt::Display for Action {
         let (what, condition) = match self {
             Self::Get => return write!(f, "get"),
             Self::Increment { delta } => return write!(f, "increment by {delta}"),
-            Self::Put { content, condition } => (format!("put of {content}"), condition),
+            Self::Put { content, condition, ttl: None } => (format!("put of {content}"), condition),
+            Self::Put { content, condition, ttl: Some(ttl) } => {
+                (format!("put of {content} for {} ms", ttl.millis()), condition)
+            }
             Self::Remove { condition } => ("removal".to_owned(), condition),
         };
         match condition {

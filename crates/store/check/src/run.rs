@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::time::Instant;
 
 use sprat_client::{Client, Error, Row, Table, Ticket};
 use sprat_wire::op::{Answer, Request, Status};
@@ -59,8 +60,8 @@ impl Counts {
 /// An operation in progress.
 #[derive(Clone, Copy, Debug)]
 enum InFlight {
-    /// An operation on an object of its own.
-    Alone(Operation),
+    /// An operation on an object of its own, and when it was sent.
+    Alone(Operation, Instant),
     /// An addition to the shared number; this is the operation's number in the sequence.
     Shared(u64),
 }
@@ -170,7 +171,8 @@ impl<'a> Run<'a> {
         let in_flight = &self.in_flight;
         let busy = |key| {
             let mut all = in_flight.iter().map(|(_, other)| other);
-            let uses = |other: &InFlight| matches!(other, InFlight::Alone(one) if one.key == key);
+            let uses =
+                |other: &InFlight| matches!(other, InFlight::Alone(one, _) if one.key == key);
             all.any(uses) || drawn.iter().any(|other| uses(&other.asked))
         };
         let operation = Operation { number, ..self.work.draw(&self.model, busy) };
@@ -178,7 +180,8 @@ impl<'a> Run<'a> {
             Action::Put { content, .. } => content.bytes(),
             _ => Vec::new(),
         };
-        Drawn { asked: InFlight::Alone(operation), key: key_name(operation.key), value }
+        let asked = InFlight::Alone(operation, Instant::now());
+        Drawn { asked, key: key_name(operation.key), value }
     }
 
     /// Waits for the answer to the oldest operation, and compares it.
@@ -196,13 +199,15 @@ impl<'a> Run<'a> {
         };
         self.counts.count_outcome(&outcome);
         Ok(match asked {
-            InFlight::Alone(operation) => self.model.verify(&operation, &outcome),
+            InFlight::Alone(operation, begun) => {
+                self.model.verify(&operation, &outcome, &(begun..Instant::now()))
+            }
             InFlight::Shared(number) => self.shared.verify(number, &outcome),
         })
     }
 
     fn verify_table(&mut self) -> Result<Result<(), Disagreement>, CheckError> {
-        let (mut rows, mut after) = (Vec::new(), None);
+        let (mut rows, mut after, begun) = (Vec::new(), None, Instant::now());
         loop {
             let place = || "the scan of the table at the end".to_owned();
             let page = self
@@ -219,7 +224,8 @@ impl<'a> Run<'a> {
         let (shared, rows): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| row.key == SHARED_KEY.as_bytes());
         let verified = self.shared.verify_end(shared.first());
-        Ok(verified.and_then(|()| self.model.verify_all(rows.into_iter())))
+        Ok(verified
+            .and_then(|()| self.model.verify_all(rows.into_iter(), &(begun..Instant::now()))))
     }
 }
 
@@ -228,12 +234,12 @@ impl Drawn {
         let (key, value) = (self.key.as_bytes(), &self.value[..]);
         match self.asked {
             InFlight::Shared(_) => Request::IncrementI64 { table, key, delta: 1 },
-            InFlight::Alone(operation) => match operation.action {
+            InFlight::Alone(operation, _) => match operation.action {
                 Action::Get => Request::Read { table, key },
                 Action::Remove { condition } => Request::Remove { table, key, condition },
                 Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
-                Action::Put { condition, .. } => {
-                    Request::Write { table, key, value, condition, ttl: None }
+                Action::Put { condition, ttl, .. } => {
+                    Request::Write { table, key, value, condition, ttl }
                 }
             },
         }
@@ -243,7 +249,7 @@ impl Drawn {
 impl InFlight {
     fn description(self) -> String {
         match self {
-            Self::Alone(operation) => {
+            Self::Alone(operation, _) => {
                 format!(
                     "operation {}, {} of {:?}",
                     operation.number,
@@ -264,7 +270,7 @@ impl InFlight {
         Some(match self {
             _ if answer.status == Status::NotFound => Outcome::Missing,
             Self::Shared(_) => summed()?,
-            Self::Alone(operation) => match operation.action {
+            Self::Alone(operation, _) => match operation.action {
                 Action::Get => Outcome::Found { version, value: answer.body.to_vec() },
                 Action::Put { .. } => Outcome::Stored { version },
                 Action::Remove { .. } => Outcome::Removed { version },
@@ -281,7 +287,7 @@ impl Counts {
                 self.shared += 1;
                 &mut self.increments
             }
-            InFlight::Alone(operation) => match operation.action {
+            InFlight::Alone(operation, _) => match operation.action {
                 Action::Get => &mut self.gets,
                 Action::Put { .. } => &mut self.puts,
                 Action::Remove { .. } => &mut self.removals,

@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::model::Model;
 use super::operation::{Action, Operation};
-use sprat_client::Condition;
+use sprat_client::{Condition, Ttl};
 use sprat_sim::Random;
 use sprat_wire::MAX_VALUE;
 
@@ -12,6 +12,9 @@ pub const KEYS: usize = 256;
 
 /// One of this many objects is a counter: puts store numbers there.
 const COUNTERS: usize = 4;
+
+/// One of this many puts gives its object a time to live.
+pub const TTL_EVERY: u64 = 4;
 
 /// Percentages of gets, puts, removals and increments.
 pub const MIX: [(&str, u64); 4] = [("get", 40), ("put", 35), ("removal", 10), ("increment", 15)];
@@ -64,6 +67,7 @@ impl Work {
             1 => Action::Put {
                 content: self.content(key),
                 condition: self.condition(model.version(key)),
+                ttl: self.ttl(),
             },
             2 => Action::Remove { condition: self.condition(model.version(key)) },
             _ => {
@@ -99,6 +103,16 @@ impl Work {
         let limit = to == MAX_VALUE && self.random.chance(1, 4);
         let len = if limit { to } else { from + self.index(to - from + 1) };
         Content::Filled { stamp: self.random.draw(), len: len.min(self.longest) }
+    }
+
+    /// Draws a time to live: none most of the time, otherwise a short one, or one that outlasts the
+    /// check.
+    fn ttl(&mut self) -> Option<Ttl> {
+        if !self.random.chance(1, TTL_EVERY) {
+            return None;
+        }
+        let longest = [20, 2000, 60_000, 3_600_000][self.index(4)];
+        Ttl::of_millis(self.random.between(1, longest)).ok()
     }
 
     /// Draws a condition: none half of the time, otherwise one that holds or one that does not.

@@ -15,7 +15,9 @@ use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::expiry::Ttl;
-use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
+use sprat_wire::op::{
+    Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
+};
 use sprat_wire::tablet::Range;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;

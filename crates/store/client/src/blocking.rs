@@ -15,7 +15,9 @@ use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::expiry::Ttl;
-use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
+use sprat_wire::op::{
+    Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
+};
 use sprat_wire::tablet::Range;
 use std::collections::BTreeMap;
 use std::rc::Rc;

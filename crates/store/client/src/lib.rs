@@ -45,7 +45,7 @@ pub use port::RequestTimes;
 pub use sprat_key::{FileError, Identity};
 pub use sprat_net::Mode;
 pub use sprat_wire::expiry::{Ttl, TtlError};
-pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};
+pub use sprat_wire::op::{Condition, ServerRecord, TableOptions, TableRecord, WhenFull};
 pub use sprat_wire::transaction::TransactionAction;
 pub use sprat_wire::value::{IncrementError, Number, ValueType};
 pub use target::ServerHandle;

@@ -294,19 +294,20 @@ macro_rules! operations {
             /// refuses (a limit is reached, or this client has no right), or no answer arrives in
             /// time.
             fn create_table(name: &str) -> Table {
-                Operation::new(Request::CreateTable { name, tablets: 0 }, one_table)
+                Operation::new(Request::CreateTable { name, options: TableOptions::default() }, one_table)
                     .named(name)
                     .then(learn)
             }
 
-            /// Makes a table of this many tablets, unless there is a table of that name; zero: as
-            /// many as the coordinator chooses.
+            /// Makes a table like [`create_table`](Self::create_table), with a number of tablets,
+            /// or with objects that give way when memory is full.
             ///
             /// # Errors
-            /// [`Error`] for the causes of [`create_table`](Self::create_table), and when several
-            /// tablets are requested of a cluster whose servers keep no replicas.
-            fn create_table_in(name: &str, tablets: u32) -> Table {
-                Operation::new(Request::CreateTable { name, tablets }, one_table)
+            /// [`Error`] for the causes of [`create_table`](Self::create_table), when several
+            /// tablets are requested of a cluster whose servers keep no replicas, and when there is
+            /// a table of that name with another [`TableOptions::when_full`].
+            fn create_table_with(name: &str, options: TableOptions) -> Table {
+                Operation::new(Request::CreateTable { name, options }, one_table)
                     .named(name)
                     .then(learn)
             }

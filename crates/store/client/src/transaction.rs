@@ -7,6 +7,7 @@ use crate::core::TransactionOperation;
 use crate::error::Error;
 use crate::types::{Object, Table};
 use sprat_host::random;
+use sprat_wire::expiry::Ttl;
 use sprat_wire::op::Condition;
 use sprat_wire::transaction::TransactionAction;
 use std::collections::BTreeMap;
@@ -34,8 +35,9 @@ pub(crate) type BatchResults = (Vec<Result<BatchResult, Error>>, bool);
 struct Touched {
     /// The object as it was read, `None` for no object; the outer `None` if it was not read.
     read: Option<Option<Object>>,
-    /// The new value, `None` to remove the object; the outer `None` if it is not changed.
-    change: Option<Option<Vec<u8>>>,
+    /// The new value and its time to live, `None` to remove the object; the outer `None` if it is
+    /// not changed.
+    change: Option<Option<(Vec<u8>, Option<Ttl>)>>,
 }
 
 /// The objects of a transaction.
@@ -68,15 +70,21 @@ impl Touches {
     fn seen(&self, table: Table, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let touched = self.objects.get(&(table.0, key.to_vec()))?;
         let read = || Some(touched.read.as_ref()?.as_ref().map(|object| object.value.clone()));
-        touched.change.clone().or_else(read)
+        let change = touched.change.as_ref();
+        let change = change.map(|change| change.as_ref().map(|(value, _)| value.clone()));
+        change.or_else(read)
     }
 
     fn note_read(&mut self, table: Table, key: &[u8], object: Option<Object>) {
         self.at(table, key).read.get_or_insert(object);
     }
 
-    fn note_change(&mut self, table: Table, key: &[u8], change: Option<Vec<u8>>) {
-        self.at(table, key).change = Some(change);
+    fn note_put(&mut self, table: Table, key: &[u8], value: Vec<u8>, ttl: Option<Ttl>) {
+        self.at(table, key).change = Some(Some((value, ttl)));
+    }
+
+    fn note_remove(&mut self, table: Table, key: &[u8]) {
+        self.at(table, key).change = Some(None);
     }
 
     /// Returns those of some objects that the transaction has neither read nor changed.
@@ -160,7 +168,7 @@ fn operation<'a>(
     let action = match &touched.change {
         None => TransactionAction::Check,
         Some(None) => TransactionAction::Remove,
-        Some(Some(value)) => TransactionAction::Write(value),
+        Some(Some((value, ttl))) => TransactionAction::Write(value, *ttl),
     };
     TransactionOperation { table: *table, key, condition, action }
 }
@@ -201,14 +209,20 @@ impl Transaction<'_> {
     }
 
     /// Stores an object when the transaction is committed, replacing the one of that key if there
-    /// is one.
+    /// is one. The object never expires, even if the one it replaces would.
     pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
-        self.touches.note_change(table, key, Some(value.into()));
+        self.touches.note_put(table, key, value.into(), None);
+    }
+
+    /// Stores an object like [`put`](Self::put), which expires after this time, counted from when
+    /// its server writes it.
+    pub fn put_for(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>, ttl: Ttl) {
+        self.touches.note_put(table, key, value.into(), Some(ttl));
     }
 
     /// Removes an object when the transaction is committed, if there is one.
     pub fn remove(&mut self, table: Table, key: &[u8]) {
-        self.touches.note_change(table, key, None);
+        self.touches.note_remove(table, key);
     }
 }
 
@@ -249,12 +263,17 @@ impl AsyncTransaction {
 
     /// Stores an object when the transaction is committed: see [`Transaction::put`].
     pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
-        self.touches.note_change(table, key, Some(value.into()));
+        self.touches.note_put(table, key, value.into(), None);
+    }
+
+    /// Stores an object that expires: see [`Transaction::put_for`].
+    pub fn put_for(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>, ttl: Ttl) {
+        self.touches.note_put(table, key, value.into(), Some(ttl));
     }
 
     /// Removes an object when the transaction is committed: see [`Transaction::remove`].
     pub fn remove(&mut self, table: Table, key: &[u8]) {
-        self.touches.note_change(table, key, None);
+        self.touches.note_remove(table, key);
     }
 }
 

@@ -7,7 +7,8 @@ use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
 };
 use sprat_wire::op::{
-    Answer, Request, Status, TableRecord, TabletRecord, encode_answer, push_counter, push_table,
+    Answer, Request, Status, TableRecord, TabletRecord, WhenFull, encode_answer, push_counter,
+    push_table,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -49,7 +50,8 @@ fn record(table: u32, ports: &[u16]) -> TableRecord {
         locator: locator(port),
     };
     let tablets = (0..).zip(ports).map(tablet).collect();
-    TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
+    let name = format!("table {table}");
+    TableRecord { id: table, name, seed: 1, when_full: WhenFull::Refuse, tablets }
 }
 
 /// The answers of the coordinator, which knows the servers of all tables, and of a server. The

@@ -40,6 +40,9 @@
 //! is not before that time. Older versions of such an object either lie in its own segment, or a
 //! tombstone guards against them.
 //!
+//! *Eviction.* When a write finds no room, objects of tablets that the owner has named are removed,
+//! as [`Log::remove`] does, with tombstones. No other object is.
+//!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
 //! replay finds every durable write and nothing that was removed:
@@ -64,6 +67,7 @@ mod clients;
 mod completions;
 mod config;
 mod copy;
+mod evict;
 mod expiry;
 mod log;
 mod pin;
@@ -82,6 +86,7 @@ pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY, RESERVED_SEGMENTS};
 pub use copy::SegmentCopy;
+pub use evict::EVICTED_AT_ONCE;
 pub use expiry::{EXPIRED_AT_ONCE, RECORD_AHEAD};
 pub use log::{Content, Full, Log, Ref, Written};
 pub use pin::Pin;

@@ -8,6 +8,7 @@ use crate::cleaner::Cleaner;
 use crate::clients::Clients;
 use crate::completions::Operation;
 use crate::config::{Config, ConfigError, Durability};
+use crate::evict::Evictions;
 use crate::expiry::Expiry;
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
@@ -133,6 +134,7 @@ pub struct Log {
     pub(crate) clients: Clients,
     pub(crate) prepared: PreparedEntries,
     pub(crate) expiry: Expiry,
+    pub(crate) evictions: Evictions,
     /// Tombstones by key, while the log is restored.
     pub(crate) tombstone_table: Option<Table>,
     /// Segment that writers append to.
@@ -190,6 +192,7 @@ impl Log {
             clients: Clients::default(),
             prepared: PreparedEntries::default(),
             expiry: Expiry::default(),
+            evictions: Evictions::default(),
             tombstone_table: None,
             head: NO_SLOT,
             heads: VecDeque::new(),
@@ -376,10 +379,10 @@ impl Log {
         self.table.prefetch(hash);
         let len = entry_len(key.len(), value.len(), expires);
         let before = operation.map_or(0, Operation::len);
-        if appender == Appender::Writer {
-            self.admit(hash, table, key, before + len)?;
-        }
-        let completion = self.make_room(before + len, appender)?;
+        let completion = match appender {
+            Appender::Writer => self.make_room_for_object((hash, table, key), before + len),
+            _ => self.make_room(before + len, appender),
+        }?;
         let address = completion + before;
         // From here on nothing fails. The lookup comes after the cleaning, which may move the
         // object.
@@ -409,6 +412,7 @@ impl Log {
             Some((place, old)) => {
                 self.expiry.remove(self.memory.entry(old.address).expires, hash);
                 self.table.set(place, hash, address);
+                self.table.note_used(place);
                 self.memory.owner_mut(old.address).live -= old.len;
                 self.account_removed(table, old.len);
             }
@@ -597,7 +601,7 @@ impl Log {
 
     /// Refuses an entry that would exceed the capacity, because with more live data the cleaner
     /// would find less and less to clean. A prepared entry also needs room for its decision.
-    fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
+    pub(crate) fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
         let len = if table & PREPARED == 0 { len } else { 2 * len };
         let taken = self.object_bytes + self.prepared.promised;
         if taken + len <= self.capacity() {

@@ -5,6 +5,8 @@
 //! the entry that it seeks. Lines fill from their first slot on and chains from their first line
 //! on, without gaps, so the first empty slot is the end of the chain.
 //!
+//! A slot also has a bit that says whether the entry was used lately, for [eviction](crate::evict).
+//!
 //! The table grows by linear hashing, see [`grow`]: an insertion now and then splits the chain of a
 //! line, so no operation ever waits for a rehash of the whole table. Both ranges of lines are
 //! reserved up front, so the table is never copied to a larger one.
@@ -17,8 +19,14 @@ use zerocopy::FromZeros;
 /// Bits of an address: a log has at most 256 GB.
 pub(crate) const ADDRESS_BITS: u32 = 38;
 
-/// Bits of an address in the upper part of a slot, below the tag.
+/// Bits of an address in the upper part of a slot.
 const HIGH_BITS: u32 = ADDRESS_BITS - 32;
+
+/// The bit in the upper part of a slot of an entry that was used lately.
+const USED: u16 = 1 << HIGH_BITS;
+
+/// Bits in the upper part of a slot below the tag.
+const TAG_SHIFT: u32 = HIGH_BITS + 1;
 
 /// Slots of a line.
 const SLOTS: usize = 10;
@@ -37,7 +45,7 @@ const OVERFLOW: usize = 1 << 40;
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Line {
-    /// Tag and the high bits of the address.
+    /// Tag, [`USED`] and the high bits of the address.
     high: [u16; SLOTS],
     /// Low 32 bits of the address. A slot with address zero is empty.
     low: [u32; SLOTS],
@@ -61,14 +69,20 @@ impl Line {
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the address is taken apart")]
-    fn set(&mut self, slot: usize, tag: u16, address: usize) {
+    fn set(&mut self, slot: usize, tag: u16, used: bool, address: usize) {
         debug_assert!(address < 1 << ADDRESS_BITS);
-        self.high[slot] = tag << HIGH_BITS | (address >> 32) as u16;
+        let used = if used { USED } else { 0 };
+        self.high[slot] = tag << TAG_SHIFT | used | (address >> 32) as u16;
         self.low[slot] = address as u32;
     }
 
     fn clear(&mut self, slot: usize) {
-        self.set(slot, 0, 0);
+        self.set(slot, 0, false, 0);
+    }
+
+    #[inline]
+    fn is_used(&self, slot: usize) -> bool {
+        self.high[slot] & USED != 0
     }
 
     /// Returns the number of slots in use; they come first.
@@ -81,7 +95,7 @@ impl Line {
     fn candidates(&self, tag: u16) -> u32 {
         let mut found = 0;
         for slot in 0..SLOTS {
-            found |= u32::from(self.high[slot] >> HIGH_BITS == tag) << slot;
+            found |= u32::from(self.high[slot] >> TAG_SHIFT == tag) << slot;
         }
         found
     }
@@ -90,7 +104,7 @@ impl Line {
 /// Returns the tag of a hash: its top bits. The bottom bits choose the line.
 #[inline]
 fn tag(hash: u64) -> u16 {
-    (hash >> (48 + HIGH_BITS)) as u16
+    (hash >> (48 + TAG_SHIFT)) as u16
 }
 
 /// The slot of an entry's address; valid until the next insertion or removal.
@@ -113,8 +127,8 @@ pub(crate) struct Table {
     overflow_used: usize,
     overflow_free: u32,
     entries: usize,
-    /// Buffer for the addresses of a chain that is being split.
-    scratch: Vec<usize>,
+    /// Buffer for the addresses of a chain that is being split, and whether they were used.
+    scratch: Vec<(usize, bool)>,
 }
 
 impl Table {
@@ -150,7 +164,7 @@ impl Table {
     }
 
     /// Returns the number of primary lines, each the head of a chain.
-    fn buckets(&self) -> usize {
+    pub(crate) fn buckets(&self) -> usize {
         (1 << self.level) + self.split
     }
 
@@ -226,7 +240,36 @@ impl Table {
     /// Sets the address of an entry that was moved or replaced.
     #[inline]
     pub(crate) fn set(&mut self, place: TableSlot, hash: u64, address: usize) {
-        self.line_mut(place.line).set(place.slot, tag(hash), address);
+        let line = self.line_mut(place.line);
+        line.set(place.slot, tag(hash), line.is_used(place.slot), address);
+    }
+
+    /// Records that an entry was used. One that was just added counts as used.
+    #[inline]
+    pub(crate) fn note_used(&mut self, place: TableSlot) {
+        self.line_mut(place.line).high[place.slot] |= USED;
+    }
+
+    /// Calls `visit` with each address in the chain of a primary line, and whether the entry was
+    /// used since it was last visited. Before the addresses of a line, calls `prefetch` with all of
+    /// them.
+    pub(crate) fn visit_used(
+        &mut self,
+        bucket: usize,
+        prefetch: impl Fn(usize),
+        mut visit: impl FnMut(usize, bool),
+    ) {
+        let mut number = Some(bucket);
+        while let Some(at) = number {
+            let line = self.line_mut(at);
+            let len = line.len();
+            (0..len).for_each(|slot| prefetch(line.address(slot)));
+            for slot in 0..len {
+                visit(line.address(slot), line.is_used(slot));
+                line.high[slot] &= !USED;
+            }
+            number = self.next(at);
+        }
     }
 
     /// Adds an entry. `hash_of` returns the hash of an entry in the table; `prefetch` loads an
@@ -238,7 +281,7 @@ impl Table {
         hash_of: impl Fn(usize) -> u64,
         prefetch: impl Fn(usize),
     ) {
-        self.push(self.bucket(hash), tag(hash), address);
+        self.push(self.bucket(hash), (tag(hash), true), address);
         self.entries += 1;
         self.grow(hash_of, prefetch);
     }
@@ -280,7 +323,7 @@ impl Table {
     }
 
     /// Adds an address at the end of a chain.
-    fn push(&mut self, bucket: usize, tag: u16, address: usize) {
+    fn push(&mut self, bucket: usize, (tag, used): (u16, bool), address: usize) {
         let mut number = bucket;
         loop {
             if let Some(next) = self.next(number) {
@@ -289,7 +332,7 @@ impl Table {
             }
             let len = self.line(number).len();
             if len < SLOTS {
-                return self.line_mut(number).set(len, tag, address);
+                return self.line_mut(number).set(len, tag, used, address);
             }
             let link = self.take_line();
             self.line_mut(number).link = link;
@@ -331,7 +374,7 @@ impl Table {
                 for slot in 0..line.len() {
                     let hash = hash_of(line.address(slot));
                     assert_eq!(self.bucket(hash), bucket, "entry in a foreign chain");
-                    assert_eq!(tag(hash), line.high[slot] >> HIGH_BITS);
+                    assert_eq!(tag(hash), line.high[slot] >> TAG_SHIFT);
                     all.push(line.address(slot));
                 }
             }

@@ -7,6 +7,7 @@
 use crate::completions::Operation;
 use crate::log::{Appender, Content, Full, Log, Ref};
 use sprat_wire::entry::HEADER_BYTES;
+use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::tablet::{Range, Tablet};
@@ -141,11 +142,16 @@ impl Log {
 
     /// Returns whether an operation is prepared that was not decided and excludes others on the
     /// object: those that change it, or, if `changes`, also those that only depend on it.
+    ///
+    /// If there is no such object, those that depend on it exclude all others. The object may have
+    /// expired while the log was restored: a client that found none could conclude that the transaction
+    /// was committed before, and read another of its objects that is not locked yet.
     #[must_use]
     pub fn is_locked(&self, table: u32, key: &[u8], changes: bool) -> bool {
         if self.prepared.is_empty() {
             return false;
         }
+        let changes = changes || self.find(table, key).is_none();
         let position = self.hash(table, key).reverse_bits();
         let range = Range { first: position, last: position };
         self.prepared.of_tablet(Tablet { table, range }).any(|id| {
@@ -155,12 +161,18 @@ impl Log {
         })
     }
 
-    /// Returns the first position in a tablet at which an object is locked that may be changed.
+    /// Returns the first position in a tablet at which an object is [locked](Self::is_locked)
+    /// against reads.
     #[must_use]
     pub fn first_locked(&self, tablet: Tablet) -> Option<u64> {
-        let locks = |id: &OperationId| self.locks(tablet.table, id, false);
+        let Tablet { table, .. } = tablet;
+        let locks = |id: &OperationId| {
+            let key = &self.prepared.entries[&(table, *id)].key;
+            let (key, _) = parse_prepared_key(key).expect("checked when it was written");
+            self.locks(table, id, self.find(table, key).is_none())
+        };
         let first = self.prepared.of_tablet(tablet).find(locks)?;
-        Some(self.prepared.entries[&(tablet.table, first)].position)
+        Some(self.prepared.entries[&(table, first)].position)
     }
 
     fn locks(&self, table: u32, id: &OperationId, changes: bool) -> bool {
@@ -269,8 +281,9 @@ impl Log {
         let operation = Operation { id, result: &[] };
         let done = match action {
             TransactionAction::Check => false,
-            TransactionAction::Write(value) => {
-                let content = Content::bytes(value);
+            TransactionAction::Write(value, ttl) => {
+                let expires = ttl.map_or(NEVER, |ttl| ttl.after(self.time()));
+                let content = Content { expires, ..Content::bytes(value) };
                 self.write(table, key, content, None, Some(&operation), appender)?;
                 true
             }

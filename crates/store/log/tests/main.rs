@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod common;
+mod evict;
 mod expiry;
 mod model;
 mod transactions;

@@ -1,9 +1,9 @@
 //! Operations of transactions in the log: what is prepared locks, also after a restart.
 
 use crate::common::{Disk, chance};
-use sprat_log::{Config, Durability, Full, Log, MIN_MEMORY};
+use sprat_log::{Config, Content, Durability, Full, Log, MIN_MEMORY};
 use sprat_wire::entry::{Entry, Kind};
-use sprat_wire::expiry::NEVER;
+use sprat_wire::expiry::{NEVER, Ttl};
 use sprat_wire::once::OperationId;
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::{OperationState, PREPARED, Participant, Plan, TransactionAction};
@@ -38,7 +38,7 @@ fn value(log: &Log, key: &[u8]) -> Option<Vec<u8>> {
 fn an_object_is_locked_until_its_operation_is_decided() {
     let mut log = log();
     log.put(TABLE, b"a", b"old").unwrap();
-    let write = prepare(&mut log, b"a", 0, TransactionAction::Write(b"new"));
+    let write = prepare(&mut log, b"a", 0, TransactionAction::Write(b"new", None));
     assert!(log.is_locked(TABLE, b"a", false) && log.is_locked(TABLE, b"a", true));
     assert!(!log.is_locked(TABLE, b"b", true) && !log.is_locked(TABLE + 1, b"a", true));
     assert_eq!(value(&log, b"a").unwrap(), b"old");
@@ -71,7 +71,7 @@ fn an_object_is_locked_until_its_operation_is_decided() {
     log.commit(&nothing).unwrap();
     assert_eq!(value(&log, b"a"), None);
     assert_eq!(log.operation_state(&nothing), OperationState::Committed);
-    let aborted = prepare(&mut log, b"a", 4, TransactionAction::Write(b"never"));
+    let aborted = prepare(&mut log, b"a", 4, TransactionAction::Write(b"never", None));
     log.abort(&aborted).unwrap();
     log.commit(&aborted).unwrap();
     assert_eq!(log.operation_state(&aborted), OperationState::Aborted);
@@ -91,9 +91,9 @@ fn an_object_is_locked_until_its_operation_is_decided() {
 fn a_restored_log_has_the_same_locks() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
-    let prepared = prepare(&mut log, b"prepared", 0, TransactionAction::Write(b"1"));
-    let committed = prepare(&mut log, b"committed", 1, TransactionAction::Write(b"2"));
-    let ended = prepare(&mut log, b"ended", 2, TransactionAction::Write(b"3"));
+    let prepared = prepare(&mut log, b"prepared", 0, TransactionAction::Write(b"1", None));
+    let committed = prepare(&mut log, b"committed", 1, TransactionAction::Write(b"2", None));
+    let ended = prepare(&mut log, b"ended", 2, TransactionAction::Write(b"3", None));
     log.commit(&committed).unwrap();
     log.commit(&ended).unwrap();
     log.end(&ended).unwrap();
@@ -116,7 +116,7 @@ fn a_restored_log_has_the_same_locks() {
 #[test]
 fn completions_stay_while_an_operation_is_not_ended() {
     let mut log = log();
-    let write = prepare(&mut log, b"a", 0, TransactionAction::Write(b"1"));
+    let write = prepare(&mut log, b"a", 0, TransactionAction::Write(b"1", None));
     log.commit(&write).unwrap();
     for _ in 0..5 {
         log.age_clients();
@@ -153,6 +153,44 @@ fn prepared_entries_go_with_their_tablet() {
     log.check_invariants();
 }
 
+#[test]
+fn a_time_to_live_begins_when_the_operation_is_committed() {
+    let mut log = log();
+    let ttl = Ttl::of_millis(500).ok();
+    log.set_time(1000);
+    let write = prepare(&mut log, b"a", 0, TransactionAction::Write(b"1", ttl));
+    log.set_time(3000);
+    log.commit(&write).unwrap();
+    assert_eq!(log.next_expiry(), Some(3500));
+    let last = participant(&log, b"b", 1);
+    log.commit_last(&last, b"b", TransactionAction::Write(b"2", ttl)).unwrap();
+    log.set_time(3500);
+    for key in [b"a", b"b"] {
+        assert_eq!(log.expire(TABLE, key), Ok(true));
+    }
+}
+
+/// An object on which a prepared transaction depends expires, and is left out at the restart. To
+/// find none is to conclude that the transaction is over, so reads wait, too.
+#[test]
+fn a_missing_object_on_which_a_transaction_depends_is_locked() {
+    let (mut log, mut disk) = (log(), Disk::default());
+    log.set_time(1000);
+    let content = Content { expires: 2000, ..Content::bytes(b"value") };
+    log.put_content(TABLE, b"a", content, None).unwrap();
+    let check = prepare(&mut log, b"a", 0, TransactionAction::Check);
+    assert!(!log.is_locked(TABLE, b"a", false), "others may read it");
+    disk.settle(&mut log);
+    let mut log = disk.restore_at(log.config().clone(), None, 2000);
+    assert_eq!(value(&log, b"a"), None);
+    assert!(log.is_locked(TABLE, b"a", false));
+    assert_eq!(log.first_locked(Tablet::whole(TABLE)), Some(check.position));
+    assert_eq!(log.operation_state(&check), OperationState::Prepared);
+    log.commit(&check).unwrap();
+    assert!(!log.is_locked(TABLE, b"a", true));
+    assert_eq!(log.first_locked(Tablet::whole(TABLE)), None);
+}
+
 /// A transaction that is committed must take effect, so the room for its changes is kept from the
 /// moment at which it is prepared.
 #[test]
@@ -166,7 +204,7 @@ fn a_prepared_change_has_room_however_full_the_log_is() {
         let full = if chance.one_in(2) {
             slot += 1;
             let participant = participant(&log, &key, slot);
-            let plan = Plan::encode(TransactionAction::Write(&value), &[participant]);
+            let plan = Plan::encode(TransactionAction::Write(&value, None), &[participant]);
             let plan = Plan::parse(&plan).unwrap();
             let done = log.prepare((TABLE, &key), &participant.id, &plan);
             prepared.extend(done.is_ok().then_some((participant, key, value)));

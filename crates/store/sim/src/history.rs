@@ -316,7 +316,9 @@ impl History {
         calls.filter(|(call, _)| call.response != Response::NotDone).map(|(call, ttl)| {
             let Action::Write { value, .. } = call.action else { unreachable!("a write") };
             let began = (call.began + ttl.saturating_sub(CLOCKS_APART)).max(call.began);
-            let settled = if call.returned == OPEN { SETTLED } else { Duration::ZERO };
+            // A transaction's client has its answer before the servers write the changes.
+            let is_late = call.returned == OPEN || call.response == Response::Committed;
+            let settled = if is_late { SETTLED } else { Duration::ZERO };
             let after = self.operations.partition_point(|other| other.began < began);
             let invoked = self.operations.get(after).map_or(self.moments, |other| other.invoked);
             Operation {

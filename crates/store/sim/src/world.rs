@@ -10,7 +10,7 @@ use crate::server::{self, Server, Start};
 use crate::settings::Settings;
 use crate::trace::Trace;
 use sprat_net::{Hub, Locators, Nanos};
-use sprat_wire::op::{Condition, TableRecord, TabletRecord};
+use sprat_wire::op::{Condition, TableRecord, TabletRecord, WhenFull};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -526,5 +526,6 @@ impl World {
 /// give it.
 fn record(id: u32, locator: String) -> TableRecord {
     let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
-    TableRecord { id, name: format!("table {id}"), seed: server::HASH_SEED, tablets }
+    let (name, seed, when_full) = (format!("table {id}"), server::HASH_SEED, WhenFull::Refuse);
+    TableRecord { id, name, seed, when_full, tablets }
 }

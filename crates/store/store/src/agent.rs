@@ -444,7 +444,8 @@ impl CoordinatorSession {
             })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tablets, masters, next_server, orders, names, moves, .. } = assignment;
+        let Assignment { tablets, masters, next_server, orders, names, moves, evicting, .. } =
+            assignment;
         let (leaving, moves): (Vec<_>, Vec<_>) =
             moves.into_iter().partition(|order| order.from == self.enlisted.server);
         let arriving = moves.into_iter().filter(|order| order.to == self.enlisted.server).collect();
@@ -458,6 +459,7 @@ impl CoordinatorSession {
             names,
             leaving,
             arriving,
+            evicting,
         };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {

@@ -5,7 +5,7 @@ use sprat_store::coordinator::{
     Catalog, LoadReports, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory,
     OwnedTablet, Refusal,
 };
-use sprat_wire::op::{TableRecord, push_counter};
+use sprat_wire::op::{TableOptions, TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ proptest! {
             match step {
                 Step::Create(name) => {
                     let name = format!("table {name}");
-                    match catalog.create(&name, 1, &[server]) {
+                    match catalog.create(&name, TableOptions::of(1), &[server]) {
                         Ok(table) if model.contains_key(&name) => {
                             prop_assert_eq!(table.id, model[&name])
                         }
@@ -121,17 +121,23 @@ proptest! {
 #[test]
 fn a_table_needs_a_server_and_the_number_is_limited() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
-    assert_eq!(catalog.create("a", 1, &[]), Err(Refusal::NoServer));
+    assert_eq!(catalog.create("a", TableOptions::of(1), &[]), Err(Refusal::NoServer));
     for number in 0..MAX_TABLES {
-        catalog.create(&format!("table {number}"), 1, &[1]).unwrap();
+        catalog.create(&format!("table {number}"), TableOptions::of(1), &[1]).unwrap();
     }
-    assert!(matches!(catalog.create("one more", 1, &[1]), Err(Refusal::Limit(_))));
+    assert!(matches!(
+        catalog.create("one more", TableOptions::of(1), &[1]),
+        Err(Refusal::Limit(_))
+    ));
 }
 
 #[test]
 fn tables_go_to_the_server_with_the_fewest() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
-    let create = |n| catalog.create(&format!("table {n}"), 1, &[1, 2]).unwrap().tablets[0].server;
+    let create = |n| {
+        catalog.create(&format!("table {n}"), TableOptions::of(1), &[1, 2]).unwrap().tablets[0]
+            .server
+    };
     let served: Vec<u32> = (0..4).map(create).collect();
     assert_eq!(served, [1, 2, 1, 2]);
 }
@@ -141,29 +147,32 @@ fn a_table_is_spread_over_servers_with_replicated_logs() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
     let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, (HERE, ""), copies).unwrap();
     let alone = enlist(&mut catalog, 0);
-    assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
+    assert_eq!(catalog.create("a", TableOptions::of(0), &[alone]).unwrap().tablets.len(), 1);
     assert!(
-        matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))),
+        matches!(catalog.create("b", TableOptions::of(2), &[alone]), Err(Refusal::Limit(_))),
         "its log has no replicas"
     );
     let all = [alone, enlist(&mut catalog, 2), enlist(&mut catalog, 2), enlist(&mut catalog, 2)];
     let servers =
         |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
-    assert_eq!(servers(catalog.create("c", 0, &all).unwrap()), [2, 3, 4]);
-    assert_eq!(servers(catalog.create("d", 5, &all).unwrap()), [2, 3, 4, 2, 3]);
+    assert_eq!(servers(catalog.create("c", TableOptions::of(0), &all).unwrap()), [2, 3, 4]);
+    assert_eq!(servers(catalog.create("d", TableOptions::of(5), &all).unwrap()), [2, 3, 4, 2, 3]);
     assert_eq!(
-        servers(catalog.create("e", 1, &all).unwrap()),
+        servers(catalog.create("e", TableOptions::of(1), &all).unwrap()),
         [4],
         "server 4 has the fewest tablets"
     );
-    assert_eq!(catalog.create("f", 5000, &all).unwrap().tablets.len(), MAX_TABLETS);
+    assert_eq!(
+        catalog.create("f", TableOptions::of(5000), &all).unwrap().tablets.len(),
+        MAX_TABLETS
+    );
 }
 
 proptest! {
     /// Checks samples of positions: each position belongs to the server that took it over last.
     #[test]
     fn take_over_moves_ranges_to_the_new_owner(
-        count in 1_usize..9,
+        count in 1_u32..9,
         steps in prop::collection::vec(
             (2_u32..6, 2_u32..6, prop::collection::vec((any::<u64>(), any::<u64>()), 0..4)),
             0..20,
@@ -172,10 +181,10 @@ proptest! {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
         let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, (HERE, ""), 1).unwrap()).collect();
-        let table = catalog.create("t", count, &servers).unwrap();
+        let table = catalog.create("t", TableOptions::of(count), &servers).unwrap();
         // Each server has a table of its own, so no server loses all its tablets and is removed.
         for &server in &servers {
-            catalog.create(&format!("of {server}"), 1, &[server]).unwrap();
+            catalog.create(&format!("of {server}"), TableOptions::of(1), &[server]).unwrap();
         }
         let samples: Vec<u64> = Range::ALL.parts(97).iter().map(|range| range.last).collect();
         let mut model: Vec<(u32, u64)> =
@@ -254,7 +263,7 @@ fn a_metadata_file_is_durable_and_has_one_owner() {
     let path = dir.path().join("coordinator.redb");
     let mut catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap();
     let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
-    let table = catalog.create("users", 1, &[server]).unwrap();
+    let table = catalog.create("users", TableOptions::of(1), &[server]).unwrap();
     let refused = MetadataFile::open(&path).err().expect("in use").to_string();
     assert!(refused.contains("another sprat is running"), "{refused}");
     drop(catalog);
@@ -287,7 +296,7 @@ fn rows_of_a_newer_program_are_refused() {
 fn some_rows() -> (MetadataMemory, Vec<TableRecord>) {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
-    catalog.create("precious", 1, &[2]).unwrap();
+    catalog.create("precious", TableOptions::of(1), &[2]).unwrap();
     let tables = catalog.tables().collect();
     drop(catalog);
     let metadata = shared.memory.borrow().clone();
@@ -389,7 +398,7 @@ fn a_catalog_is_rebuilt_from_a_copy() {
     assert_eq!(again.tables().collect::<Vec<_>>(), tables);
     assert_eq!(again.servers().collect::<Vec<_>>(), catalog.servers().collect::<Vec<_>>());
     assert!(again.version() > catalog.version() + 1000);
-    let new = again.create("new", 1, &[1]).unwrap().id;
+    let new = again.create("new", TableOptions::of(1), &[1]).unwrap().id;
     assert!(
         new > catalog.next_table() + 1000,
         "an id that the lost coordinator gave out is not given again"
@@ -407,7 +416,7 @@ fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
     for _ in 0..3 {
         catalog.enlist(0, (HERE, ""), 2).unwrap();
     }
-    let table = catalog.create("table", 4, &[1, 2, 3]).unwrap().id;
+    let table = catalog.create("table", TableOptions::of(4), &[1, 2, 3]).unwrap().id;
     (catalog, table)
 }
 
@@ -497,7 +506,7 @@ fn a_drained_server_is_emptied_and_gets_no_tablets() {
     catalog.drain(1, true).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
     assert_eq!(servers(&catalog), [2, 2, 3, 3]);
-    let tablets = catalog.create("another", 4, &[1, 2, 3]).unwrap().tablets;
+    let tablets = catalog.create("another", TableOptions::of(4), &[1, 2, 3]).unwrap().tablets;
     assert!(tablets.iter().all(|tablet| tablet.server != 1), "{tablets:?}");
     let mut catalog = Catalog::open(shared, 8).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "the catalog still has server 1 drained");
@@ -530,6 +539,6 @@ fn a_new_server_gets_tablets() {
     let mut catalog = Catalog::open(shared, 7).unwrap();
     let pair =
         [catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap()];
-    catalog.create("whole", 1, &pair).unwrap();
+    catalog.create("whole", TableOptions::of(1), &pair).unwrap();
     assert_eq!(settle(&mut catalog, &pair), 0);
 }

@@ -2,7 +2,7 @@
 //! process.
 
 use crate::common::clients::{client_of, options_for};
-use sprat_client::{AsyncClient, Client, Condition, Error, Options};
+use sprat_client::{AsyncClient, Client, Condition, Error, Options, TableOptions};
 use sprat_store::server::{Guard, Server, ServerOptions};
 use sprat_wire::tablet::Range;
 use std::path::Path;
@@ -70,8 +70,8 @@ fn futures_administer_a_cluster_too() {
     let client = AsyncClient::connect(&options_for(&server)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let table = client.create_table_in("async", 1).await.unwrap();
-        let several = client.create_table_in("several", 2).await;
+        let table = client.create_table_with("async", TableOptions::of(1)).await.unwrap();
+        let several = client.create_table_with("several", TableOptions::of(2)).await;
         assert!(matches!(several, Err(Error::Refused { .. })), "no replicas: {several:?}");
         assert_eq!(client.increment_f64(table, b"sum", 0.5).await.unwrap().0, 0.5);
         let version = client.put(table, b"key", b"value").await.unwrap();

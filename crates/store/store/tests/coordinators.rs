@@ -12,7 +12,7 @@ use sprat_store::coordinator::{
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
 use sprat_wire::op::{
-    Answer, Assignment, ClusterSeen, Request, Status, encode_answer, push_counter,
+    Answer, Assignment, ClusterSeen, Request, Status, TableOptions, encode_answer, push_counter,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ fn a_standby_answers_only_who_leads() {
     for request in [
         Request::ListTables,
         Request::FindTable { name: "x" },
-        Request::CreateTable { name: "x", tablets: 0 },
+        Request::CreateTable { name: "x", options: TableOptions::default() },
         Request::Assignments { server: 1, known: 1, seen: &ClusterSeen::default() },
         Request::Enlist {
             server: 0,
@@ -293,7 +293,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
             Status::WrongCluster,
         ),
         (Request::CopyCatalog { server, seen: &ClusterSeen::default() }, Status::WrongCluster),
-        (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
+        (Request::CreateTable { name: "x", options: TableOptions::default() }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),
         // If this request were refused, a running server would stop.
@@ -340,7 +340,7 @@ fn servers_that_have_seen_more_than_rebuilt_metadata_are_refused() {
     }
     // The metadata keep the copy's version through later changes and starts.
     let mut catalog = again(Rows { shared: Rc::default(), term: 0 });
-    catalog.create("t", 1, &[1]).ok();
+    catalog.create("t", TableOptions::of(1), &[1]).ok();
     let copy = Catalog::<MetadataMemory>::from_copy(&catalog.copy()).unwrap();
     assert_eq!(copy.copy(), catalog.copy());
 }
@@ -435,7 +435,14 @@ fn a_deposed_leader_steps_down_at_its_first_change() {
     assert!(world.poll(0, server, 0).2);
     world.appoint(1);
     assert_eq!(
-        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
+        world
+            .ask(
+                0,
+                &Request::CreateTable { name: "x", options: TableOptions::default() },
+                LEADER_LEASE
+            )
+            .unwrap()
+            .0,
         Status::NotLeading
     );
     assert_eq!(world.mailboxes[0].take_resigned(), Some(1));
@@ -449,13 +456,23 @@ fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     let server = world.enlist(0);
     let (_, version, _) = world.poll(0, server, 0);
     world.rows.shared.borrow_mut().2 = Availability::Unavailable;
-    let answer =
-        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
+    let answer = world.ask(
+        0,
+        &Request::CreateTable { name: "x", options: TableOptions::default() },
+        Duration::from_millis(300),
+    );
     assert_eq!(answer, None, "the client repeats the request until its time is over");
     assert!(world.poll(0, server, version).2, "servers still get leases");
     world.rows.shared.borrow_mut().2 = Availability::Unknown;
     assert_eq!(
-        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
+        world
+            .ask(
+                0,
+                &Request::CreateTable { name: "x", options: TableOptions::default() },
+                LEADER_LEASE
+            )
+            .unwrap()
+            .0,
         Status::NotLeading
     );
     assert_eq!(world.mailboxes[0].take_resigned(), Some(1));

@@ -54,6 +54,8 @@ struct World {
     ended: Ended,
     now: Nanos,
     version: u64,
+    /// The tables whose objects give way when memory is full.
+    evicting: Vec<u32>,
 }
 
 impl World {
@@ -87,7 +89,16 @@ impl World {
             Server { node, outbox, disk, session }
         };
         let servers = [server(1), server(2)];
-        Self { hub, servers, driver, endpoint, ended: Ended::default(), now: Nanos(0), version: 0 }
+        Self {
+            hub,
+            servers,
+            driver,
+            endpoint,
+            ended: Ended::default(),
+            now: Nanos(0),
+            version: 0,
+            evicting: Vec::new(),
+        }
     }
 
     /// Assigns tablets to both servers, and moves from the first to the second.
@@ -108,6 +119,7 @@ impl World {
                 members,
                 leaving,
                 arriving,
+                evicting: self.evicting.clone(),
                 ..MasterAssignment::default()
             };
             assert!(self.servers[at].outbox.send(Command::Assign(Box::new(assigned))));
@@ -217,7 +229,10 @@ impl Client {
         order: MoveOrder,
     ) {
         *result = result.take().or_else(|| world.servers[1].outbox.take_recovery_result());
-        if result.is_some() && !*is_over {
+        if let Some(RecoveryResult { failure, .. }) = result
+            && !*is_over
+        {
+            assert_eq!(failure, "", "the tablet stays where it is");
             *is_over = true;
             let left = Range::ALL
                 .without([order.tablet.range])
@@ -424,7 +439,7 @@ fn prepared_operations_move_with_their_tablet() {
     };
     let prepare = |world: &mut World, key: &[u8], slot| {
         let participant = participant(key, slot);
-        let plan = Plan::encode(TransactionAction::Write(b"new"), &[participant]);
+        let plan = Plan::encode(TransactionAction::Write(b"new", None), &[participant]);
         let plan = Plan::parse(&plan).expect("valid");
         let request = Request::Prepare { table: TABLE, key, condition: Condition::Absent, plan };
         assert_eq!(world.ask(0, &request, Some(participant.id), |_| {}).0, Status::Ok);
@@ -463,5 +478,58 @@ fn prepared_operations_move_with_their_tablet() {
     for key in [&b"before"[..], b"decided", b"during"] {
         let read = world.ask(1, &Request::Read { table: TABLE, key }, None, |_| {});
         assert_eq!((read.0, &read.2[..]), (Status::Ok, &b"new"[..]));
+    }
+}
+
+/// Objects are evicted at the old server that the new one has got already. A client that found them
+/// missing must not find them again.
+#[test]
+fn what_is_evicted_while_its_tablet_moves_stays_missing() {
+    const OBJECTS: u32 = 565;
+    let mut world = World::new();
+    world.evicting = vec![TABLE];
+    world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[]);
+    let order = MoveOrder { id: 3, tablet: Tablet::whole(TABLE), from: 1, to: 2 };
+    let (mut result, mut is_over) = (None, false);
+    // Returns the status, and whether the tablet has moved.
+    let mut ask = |world: &mut World, request: &Request<'_>| loop {
+        let at = usize::from(is_over);
+        let answer = world.ask(at, request, None, |world| {
+            Client::coordinate(world, &mut result, &mut is_over, order);
+        });
+        if answer.0 != Status::UnknownTable {
+            break (answer.0, is_over);
+        }
+    };
+    let value = vec![7; 10_000];
+    let condition = Condition::None;
+    let mut missing = Vec::new();
+    let mut number = 0_u32;
+    loop {
+        if number == OBJECTS {
+            world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
+        }
+        let key = number.to_le_bytes();
+        let write = Request::Write { table: TABLE, key: &key, value: &value, condition, ttl: None };
+        let (status, has_moved) = ask(&mut world, &write);
+        assert_eq!(status, Status::Ok);
+        if has_moved {
+            break;
+        }
+        for turn in 0..8 {
+            let key = ((number * 11 + turn * 97) % (number + 1)).to_le_bytes();
+            if ask(&mut world, &Request::Read { table: TABLE, key: &key }).0 == Status::NotFound {
+                missing.push(key);
+            }
+        }
+        // Changes must not come faster than they can be sent.
+        (0..20).for_each(|_| world.turn());
+        number += 1;
+        assert!(number < 100 * OBJECTS, "{}", world.describe(1));
+    }
+    assert!(missing.len() > 10, "{} of {number} objects were missing", missing.len());
+    for key in missing {
+        let read = Request::Read { table: TABLE, key: &key };
+        assert_eq!(ask(&mut world, &read), (Status::NotFound, true), "{key:?}");
     }
 }

@@ -15,7 +15,7 @@ use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
     Answer, BackupRequest, BatchItems, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId,
-    Request, Status, encode_answer, push_item,
+    Request, Status, TableOptions, encode_answer, push_item,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -100,7 +100,7 @@ fn a_coordinator_checks_roles() {
     let replica = BackupRequest::Free { replica };
     let brought = RecoveredPart { order: 1.into(), since: 1.into() };
     let cases = [
-        (Request::CreateTable { name: "more", tablets: 0 }, ADMIN),
+        (Request::CreateTable { name: "more", options: TableOptions::default() }, ADMIN),
         (Request::DropTable { name: "mine" }, ADMIN),
         (Request::FindTable { name: "seen" }, ALL),
         (Request::FindTable { name: "mine" }, ALL),
@@ -130,8 +130,8 @@ fn a_coordinator_checks_roles() {
     for (at, who) in SENDERS.into_iter().enumerate() {
         let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
         let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
-        let ids =
-            ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
+        let ids = ["seen", "mine", "other"]
+            .map(|name| catalog.create(name, TableOptions::of(1), &[server]).unwrap().id);
         let mut world = Caller::new(Coordinator::new(catalog), who);
         for (request, may) in cases {
             let status = world.status(&request);

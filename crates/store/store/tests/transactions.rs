@@ -3,7 +3,7 @@
 use crate::common::clients::{client_of, options_for};
 use crate::once::ByHand;
 use sprat_client::{
-    AsyncClient, Client, Condition, Error, Table, TransactionAction, TransactionOperation,
+    AsyncClient, Client, Condition, Error, Table, TransactionAction, TransactionOperation, Ttl,
 };
 use sprat_host::wait_until;
 use sprat_store::server::{Server, ServerOptions};
@@ -240,6 +240,39 @@ fn what_no_transaction_can_have_is_refused() {
 }
 
 #[test]
+fn transactions_give_times_to_live() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = serve(dir.path());
+    let mut client = client_of(&server);
+    let [here, there] = two_tables(&mut client).map(|table| Table(table.id));
+    let hour = Ttl::of_millis(3_600_000).expect("within the limits");
+    // One change, two of one server, two of two servers.
+    for others in [&[][..], &[(here, b"b")], &[(there, b"b")]] {
+        let done = client.transact(|transaction| {
+            transaction.put_for(here, b"a", b"x", hour);
+            others.iter().for_each(|(table, key)| transaction.put_for(*table, *key, b"y", hour));
+            assert_eq!(transaction.get(here, b"a")?, Some(b"x".to_vec()));
+            Ok::<_, Error>(())
+        });
+        assert_eq!(done, Ok(()));
+        client.settle().expect("both servers answer");
+        for (table, key) in others.iter().copied().chain([(here, b"a")]) {
+            let object = client.get(table, key).expect("an answer").expect("an object");
+            let left = object.ttl.expect("it expires").millis();
+            assert!((3_000_000..=hour.millis()).contains(&left), "{left}");
+        }
+        let permanent = client.transact(|transaction| {
+            transaction.put(here, b"a", b"x");
+            Ok::<_, Error>(())
+        });
+        assert_eq!(permanent, Ok(()));
+        let object = client.get(here, b"a").expect("an answer").expect("an object");
+        assert_eq!(object.ttl, None);
+    }
+    server.stop().expect("stopped");
+}
+
+#[test]
 fn the_asynchronous_client_has_transactions_too() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir.path());
@@ -297,7 +330,7 @@ impl Silent {
 
     fn prepare(&mut self, index: usize) -> Status {
         let Participant { table, id, .. } = self.participants[index];
-        let plan = Plan::encode(TransactionAction::Write(b"new"), &self.participants);
+        let plan = Plan::encode(TransactionAction::Write(b"new", None), &self.participants);
         let plan = Plan::parse(&plan).expect("valid");
         let request = Request::Prepare { table, key: KEY, condition: Condition::None, plan };
         self.at[index].send(&request, Some(id)).0
@@ -384,7 +417,7 @@ fn a_server_commits_whole_transactions_only() {
     let mut send = |operations: &[(usize, &[Participant])], condition: Condition| {
         let mut items = Vec::new();
         for &(index, named) in operations {
-            let plan = Plan::encode(TransactionAction::Write(b"new"), named);
+            let plan = Plan::encode(TransactionAction::Write(b"new", None), named);
             let plan = Plan::parse(&plan).expect("valid");
             let request = Request::Prepare { table: here.id, key: keys[index], condition, plan };
             let id = named.iter().map(|one| one.id).find(|id| usize::from(id.slot) == index);

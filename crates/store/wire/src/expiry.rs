@@ -100,6 +100,10 @@ impl Ttl {
         (expires != NEVER).then(|| Self(expires.saturating_sub(now).clamp(1, Self::MAX.0)))
     }
 
+    pub(crate) fn of_bytes(bytes: &[u8; TTL_BYTES]) -> Result<Self, TtlError> {
+        Self::of_millis(u64::from_le_bytes(*bytes))
+    }
+
     pub(crate) fn bytes(self) -> [u8; TTL_BYTES] {
         self.0.to_le_bytes()
     }

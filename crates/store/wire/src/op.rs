@@ -26,8 +26,8 @@ pub use batch::{
 pub use cluster::{Assignment, RecoveryOrder};
 pub use moving::{MoveCursor, MoveOrder, MoveStage, RangeBytes};
 pub use records::{
-    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record,
-    push_counter, push_server, push_table, push_text, write_scan_record,
+    Item, Items, Records, ScanRecord, ServerRecord, TableOptions, TableRecord, TabletRecord,
+    WhenFull, fits_record, push_counter, push_server, push_table, push_text, write_scan_record,
 };
 
 pub use select::{MAX_SELECTED, Selection};
@@ -248,8 +248,8 @@ pub enum Request<'a> {
     CreateTable {
         /// Name of the table.
         name: &'a str,
-        /// Number of tablets, at most [`MAX_TABLETS`]; zero: the coordinator decides.
-        tablets: u32,
+        /// What the table is made with.
+        options: TableOptions,
     },
     /// To a coordinator: drop a table and all its objects.
     DropTable {
@@ -549,6 +549,17 @@ impl<'a> Request<'a> {
             (Self::Decide { position, .. }, _) => *position,
             (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
             _ => 0,
+        }
+    }
+
+    /// Returns whether the request may give an object a time to live.
+    #[must_use]
+    #[inline]
+    pub fn has_ttl(&self) -> bool {
+        match self {
+            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } => ttl.is_some(),
+            Self::Prepare { .. } | Self::Decide { .. } => true,
+            _ => false,
         }
     }
 

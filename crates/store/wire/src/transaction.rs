@@ -39,6 +39,7 @@
 //! locked object, so it moves, and is recovered, with the object's tablet. An operation is named by
 //! its table and its id.
 
+use crate::expiry::{TTL_BYTES, Ttl};
 use crate::once::{OPERATION_ID_BYTES, OperationId};
 use crate::{MAX_KEY, MAX_VALUE};
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -70,11 +71,14 @@ struct ParticipantBytes {
 /// Bytes of a participant in a plan.
 pub const PARTICIPANT_BYTES: usize = size_of::<ParticipantBytes>();
 
-/// Bytes of a plan before its participants: the action, and the number of participants.
+/// Bytes of a plan before its participants: the action, and the number of participants. The time to
+/// live, if the action has one, and the value follow the participants.
 const PLAN_BYTES: usize = 2;
 
-const _: () =
-    assert!(PLAN_BYTES + MAX_TRANSACTION * PARTICIPANT_BYTES + MAX_TRANSACTION_BYTES <= MAX_VALUE);
+const _: () = assert!(
+    PLAN_BYTES + MAX_TRANSACTION * PARTICIPANT_BYTES + TTL_BYTES + MAX_TRANSACTION_BYTES
+        <= MAX_VALUE
+);
 const _: () = assert!(MAX_TRANSACTION <= u8::MAX as usize);
 
 /// Returns the key of the prepared entry of an operation on an object.
@@ -128,8 +132,8 @@ pub enum TransactionAction<'a> {
     /// Nothing. The transaction depends on the object: it must not change before the transaction is
     /// decided.
     Check,
-    /// Writes this value.
-    Write(&'a [u8]),
+    /// Writes this value. The object expires this long after the server has written it, or never.
+    Write(&'a [u8], Option<Ttl>),
     /// Removes the object, if there is one.
     Remove,
 }
@@ -137,6 +141,7 @@ pub enum TransactionAction<'a> {
 const CHECK: u8 = 0;
 const WRITE: u8 = 1;
 const REMOVE: u8 = 2;
+const WRITE_FOR: u8 = 3;
 
 impl TransactionAction<'_> {
     /// Returns whether the action changes the object. Operations that change nothing do not exclude
@@ -164,20 +169,22 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn encode(action: TransactionAction<'_>, participants: &[Participant]) -> Vec<u8> {
         assert!(participants.len() <= MAX_TRANSACTION);
-        let (code, value) = match action {
-            TransactionAction::Check => (CHECK, &[][..]),
-            TransactionAction::Write(value) => (WRITE, value),
-            TransactionAction::Remove => (REMOVE, &[][..]),
+        let (code, value, ttl) = match action {
+            TransactionAction::Check => (CHECK, &[][..], None),
+            TransactionAction::Write(value, None) => (WRITE, value, None),
+            TransactionAction::Write(value, Some(ttl)) => (WRITE_FOR, value, Some(ttl)),
+            TransactionAction::Remove => (REMOVE, &[][..], None),
         };
         let mut bytes = vec![code, participants.len().to_le_bytes()[0]];
         participants.iter().for_each(|participant| bytes.extend(participant.bytes()));
+        bytes.extend(ttl.iter().flat_map(|ttl| ttl.bytes()));
         bytes.extend_from_slice(value);
         bytes
     }
 
     /// Parses a plan. `None` when the bytes are cut short, the action is unknown, there are no
-    /// participants or more than [`MAX_TRANSACTION`], or the value is over
-    /// [`MAX_TRANSACTION_BYTES`], or present although the action has none.
+    /// participants or more than [`MAX_TRANSACTION`], the time to live is outside its limits, or
+    /// the value is over [`MAX_TRANSACTION_BYTES`], or present although the action has none.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (&[code, count], rest) = bytes.split_first_chunk::<PLAN_BYTES>()?;
@@ -188,7 +195,11 @@ impl<'a> Plan<'a> {
         let (participants, value) = rest.split_at_checked(count * PARTICIPANT_BYTES)?;
         let action = match code {
             CHECK if value.is_empty() => TransactionAction::Check,
-            WRITE if value.len() <= MAX_TRANSACTION_BYTES => TransactionAction::Write(value),
+            WRITE if value.len() <= MAX_TRANSACTION_BYTES => TransactionAction::Write(value, None),
+            WRITE_FOR if value.len() <= TTL_BYTES + MAX_TRANSACTION_BYTES => {
+                let (ttl, value) = value.split_first_chunk()?;
+                TransactionAction::Write(value, Some(Ttl::of_bytes(ttl).ok()?))
+            }
             REMOVE if value.is_empty() => TransactionAction::Remove,
             _ => return None,
         };

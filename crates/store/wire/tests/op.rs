@@ -9,9 +9,9 @@ use sprat_wire::once::{
 use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, Item, Items, Load,
     MAX_BATCH, Malformed, MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart,
-    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord,
-    TabletRecord, encode_answer, encode_object, fits_record, push_counter, push_item, push_replica,
-    push_server, push_table, write_scan_record,
+    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status,
+    TableOptions, TableRecord, TabletRecord, WhenFull, encode_answer, encode_object, fits_record,
+    push_counter, push_item, push_replica, push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::{Decision, PREPARED, Participant, Plan, TransactionAction};
@@ -68,12 +68,14 @@ proptest! {
         let participant = Participant { table, position: number, id: unmarked };
         let actions = [
             TransactionAction::Check,
-            TransactionAction::Write(value),
+            TransactionAction::Write(value, None),
+            TransactionAction::Write(value, Some(ttl)),
             TransactionAction::Remove,
         ];
         let plans = actions.map(|action| Plan::encode(action, &[participant; 2]));
-        let [check, write, remove] = plans.each_ref().map(|plan| Plan::parse(plan).expect("valid"));
-        for (plan, action) in [check, write, remove].iter().zip(actions) {
+        let plans = plans.each_ref().map(|plan| Plan::parse(plan).expect("valid"));
+        let [check, write, write_for, remove] = plans;
+        for (plan, action) in plans.iter().zip(actions) {
             prop_assert_eq!(plan.action(), action);
             prop_assert_eq!(plan.participants().collect::<Vec<_>>(), [participant; 2]);
         }
@@ -91,6 +93,7 @@ proptest! {
             Request::IncrementF64 { table, key, delta: f64::from(table) },
             Request::Prepare { table, key, condition, plan: check },
             Request::Prepare { table, key, condition, plan: write },
+            Request::Prepare { table, key, condition, plan: write_for },
             Request::Prepare { table, key, condition, plan: remove },
             decide(Decision::Vote),
             decide(Decision::Commit),
@@ -101,7 +104,11 @@ proptest! {
             Request::TableStats { table },
             Request::Echo { table, value },
             Request::ServerStats,
-            Request::CreateTable { name, tablets: table % 1025 },
+            Request::CreateTable { name, options: TableOptions::of(table % 1025) },
+            Request::CreateTable {
+                name,
+                options: TableOptions { tablets: 1, when_full: WhenFull::Evict },
+            },
             Request::DropTable { name },
             Request::FindTable { name },
             Request::LocateTable { table },
@@ -358,7 +365,8 @@ fn records_round_trip() {
         TabletRecord { first: 0, server: 2, locator: locator.clone() },
         TabletRecord { first: 1 << 63, server: 3, locator: String::new() },
     ];
-    let table = TableRecord { id: 7, name: "users".into(), seed: 9, tablets };
+    let when_full = WhenFull::Evict;
+    let table = TableRecord { id: 7, name: "users".into(), seed: 9, when_full, tablets };
     assert_eq!(
         (table.at(0).server, table.at(u64::MAX >> 1).server, table.at(1 << 63).server),
         (2, 2, 3)
@@ -529,6 +537,7 @@ proptest! {
         let of_tablet =
             |&tablet| MoveOrder { id: min_open, tablet, from: next_server, to: next_server / 2 };
         let moves = tablets.iter().map(of_tablet).collect();
+        let evicting = tablets.iter().map(|tablet| tablet.table).collect();
         let whole = Assignment {
             tablets,
             lease_micros,
@@ -539,6 +548,7 @@ proptest! {
             orders,
             names,
             moves,
+            evicting,
         };
         let mut body = Vec::new();
         whole.encode(&mut body);

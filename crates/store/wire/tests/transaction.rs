@@ -1,5 +1,6 @@
 //! Plans and prepared entries of transactions.
 
+use sprat_wire::expiry::Ttl;
 use sprat_wire::once::{COMPLETIONS, OperationId};
 use sprat_wire::op::{Condition, Malformed, Request};
 use sprat_wire::tablet::{hash, table_of};
@@ -31,11 +32,20 @@ fn a_prepared_entry_has_the_hash_of_its_object() {
 #[test]
 fn a_plan_at_the_limits_is_valid_and_one_beyond_them_is_not() {
     let longest = vec![0; MAX_TRANSACTION_BYTES];
-    let plan = Plan::encode(TransactionAction::Write(&longest), &participants(MAX_TRANSACTION));
+    let plan =
+        Plan::encode(TransactionAction::Write(&longest, None), &participants(MAX_TRANSACTION));
     assert!(plan.len() <= sprat_wire::MAX_VALUE);
     assert_eq!(Plan::parse(&plan).expect("valid").participants().len(), MAX_TRANSACTION);
     let too_long = [&plan[..], &[0]].concat();
     assert_eq!(Plan::parse(&too_long), None);
+    let (ttl, participants_of) = (Some(Ttl::MAX), participants(MAX_TRANSACTION));
+    let plan = Plan::encode(TransactionAction::Write(&longest, ttl), &participants_of);
+    assert!(plan.len() <= sprat_wire::MAX_VALUE);
+    assert_eq!(
+        Plan::parse(&plan).expect("valid").action(),
+        TransactionAction::Write(&longest, ttl)
+    );
+    assert_eq!(Plan::parse(&[&plan[..], &[0]].concat()), None);
     let check = Plan::encode(TransactionAction::Check, &participants(2));
     for cut in 0..check.len() {
         assert_eq!(Plan::parse(&check[..cut]), None, "{cut} bytes");
@@ -47,7 +57,8 @@ fn a_plan_at_the_limits_is_valid_and_one_beyond_them_is_not() {
         Plan::parse(&bytes).is_some()
     };
     assert!(of(2, 1));
-    assert!(!of(3, 1), "an unknown action");
+    assert!(!of(3, 1), "a write without its time to live");
+    assert!(!of(4, 1), "an unknown action");
     assert!(!of(2, 0), "no participants");
     assert!(!of(2, MAX_TRANSACTION + 1));
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use sprat_client::{Client, Condition};
+use sprat_client::{Batch, Client, Condition, Table};
 use sprat_net::{counts_events, stamp, ticks};
 use sprat_wire::op::{Request, Status};
 
@@ -16,6 +16,9 @@ const KEY_BYTES: usize = 30;
 
 /// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Bytes of the values of a batch by which objects are first written.
+const FILL_BYTES: usize = 256 << 10;
 
 /// Number of ticks (some milliseconds) after which an answer is late. Only then is the clock read
 /// again; the client needs the clock for its retransmissions.
@@ -88,9 +91,18 @@ impl Single {
         self.locator.split(':').next().unwrap_or_default()
     }
 
-    /// Writes every object once.
+    /// Writes every object once, many in a batch: beside other programs, each answer of a server
+    /// that spins may take milliseconds.
     pub(crate) fn fill(&mut self, objects: &Objects) -> Result<()> {
-        (0..objects.keys).try_for_each(|number| self.operate(objects, number, true).map(drop))
+        let keys: Vec<_> = (0..objects.keys).map(|number| objects.key(number)).collect();
+        for keys in keys.chunks((FILL_BYTES / objects.value.len().max(1)).max(1)) {
+            let mut batch = Batch::new();
+            for key in keys {
+                batch.put(Table(self.table), key, &objects.value);
+            }
+            self.client.batch(&batch).into_iter().try_for_each(|result| result.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Reads or writes one object, and waits for the answer.

@@ -4,22 +4,26 @@
 use crate::support;
 use sprat_chance::Chance;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sprat_check::{
     Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, SharedCounter,
     Work, key_name,
 };
-use sprat_client::{Row, ValueType};
+use sprat_client::{Condition, Row, Ttl, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
-/// A correct store: objects with their versions, and the highest version that each key has had.
+/// A correct store: objects with their versions, and the highest version that each key has had. It
+/// answers all in one moment, so no object expires.
 #[derive(Default)]
 struct Store {
     objects: HashMap<usize, (u64, Vec<u8>)>,
+    /// The times to live of objects that have one.
+    ttls: HashMap<usize, Ttl>,
     highest: HashMap<usize, u64>,
 }
 
@@ -39,7 +43,9 @@ impl Store {
             {
                 Outcome::Conflict { current }
             }
-            Action::Put { content, .. } => {
+            Action::Put { content, ttl, .. } => {
+                self.ttls.remove(&key);
+                self.ttls.extend(ttl.map(|ttl| (key, ttl)));
                 Outcome::Stored { version: self.store(key, content.bytes()) }
             }
             Action::Remove { .. } => match self.objects.remove(&key) {
@@ -77,7 +83,7 @@ impl Store {
             version: *version,
             value: value.clone(),
             value_type: ValueType::Bytes,
-            ttl: None,
+            ttl: self.ttls.get(key).copied(),
         };
         let mut rows: Vec<_> = self.objects.iter().map(row).collect();
         rows.sort_by(|a, b| a.key.cmp(&b.key));
@@ -85,17 +91,22 @@ impl Store {
     }
 }
 
-/// Runs operations. `spoil` may change the answer to one of them.
+fn moment(now: Instant) -> Range<Instant> {
+    now..now
+}
+
+/// Runs operations, all in one moment. `spoil` may change the answer to one of them.
 fn play(
     operations: u64,
     spoil: &mut dyn FnMut(&Operation, &mut Outcome),
 ) -> (Model, Store, Result<(), Disagreement>) {
+    let during = moment(Instant::now());
     let (mut model, mut store, mut work) = (Model::default(), Store::default(), Work::new(7));
     for _ in 0..operations {
         let operation = work.draw(&model, |_| false);
         let mut outcome = store.answer(&operation);
         spoil(&operation, &mut outcome);
-        if let Err(disagreement) = model.verify(&operation, &outcome) {
+        if let Err(disagreement) = model.verify(&operation, &outcome, &during) {
             return (model, store, Err(disagreement));
         }
     }
@@ -117,7 +128,8 @@ fn a_correct_store_passes_with_any_operations() {
             .or_default() += 1;
     });
     judged.expect("right answers");
-    model.verify_all(store.rows().into_iter()).expect("the same table");
+    let now = moment(Instant::now());
+    model.verify_all(store.rows().into_iter(), &now).expect("the same table");
     assert_eq!(model.len(), store.objects.len());
     // Every kind of answer must come often, since this test would otherwise check little.
     for kind in [
@@ -185,17 +197,19 @@ fn any_wrong_answer_is_found_where_it_is_given() {
 #[test]
 fn any_difference_in_the_table_is_found() {
     let (model, store, _) = play(2000, &mut |_, _| {});
-    model.verify_all(store.rows().into_iter()).expect("the same table");
+    let now = moment(Instant::now());
+    model.verify_all(store.rows().into_iter(), &now).expect("the same table");
+    let at = store.rows().iter().position(|row| row.ttl.is_none()).expect("most never expire");
     let spoil = |how: &dyn Fn(&mut Vec<Row>)| {
         let mut rows = store.rows();
         how(&mut rows);
-        model.verify_all(rows.into_iter()).expect_err("a difference")
+        model.verify_all(rows.into_iter(), &now).expect_err("a difference")
     };
-    let third = String::from_utf8(store.rows()[3].key.clone()).expect("text");
-    assert_eq!(spoil(&|rows| drop(rows.remove(3))).key, third, "missing");
-    assert_eq!(spoil(&|rows| rows.push(rows[3].clone())).key, third, "twice");
-    assert_eq!(spoil(&|rows| rows[3].version += 1).key, third, "another version");
-    assert_eq!(spoil(&|rows| rows[3].value.push(0)).key, third, "another value");
+    let key = String::from_utf8(store.rows()[at].key.clone()).expect("text");
+    assert_eq!(spoil(&|rows| drop(rows.remove(at))).key, key, "missing");
+    assert_eq!(spoil(&|rows| rows.push(rows[at].clone())).key, key, "twice");
+    assert_eq!(spoil(&|rows| rows[at].version += 1).key, key, "another version");
+    assert_eq!(spoil(&|rows| rows[at].value.push(0)).key, key, "another value");
     assert_eq!(
         spoil(&|rows| rows.push(Row {
             key: b"stranger".to_vec(),
@@ -207,6 +221,56 @@ fn any_difference_in_the_table_is_found() {
         .key,
         "stranger"
     );
+}
+
+#[test]
+fn an_object_is_there_until_it_expires_and_not_after() {
+    let (ttl, second) = (Duration::from_secs(10), Duration::from_secs(1));
+    let content = Content::Number(5);
+    let put = Action::Put {
+        content,
+        condition: Condition::None,
+        ttl: Some(Ttl::of(ttl).expect("valid")),
+    };
+    let begun = Instant::now();
+    let mut put_at_first = Model::default();
+    let operation = |action| Operation { number: 1, key: 0, action };
+    let stored = Outcome::Stored { version: 7 };
+    put_at_first.verify(&operation(put), &stored, &moment(begun)).expect("stored");
+    let found = Outcome::Found { version: 7, value: content.bytes() };
+    let row = Row {
+        key: key_name(0).into_bytes(),
+        version: 7,
+        value: content.bytes(),
+        value_type: ValueType::Bytes,
+        ttl: None,
+    };
+    for (after, may_be_there, may_be_gone) in [
+        (ttl - second - second, true, false),
+        (ttl - second, true, true),
+        (ttl + second, true, true),
+        (ttl + second + second, false, true),
+    ] {
+        let now = moment(begun + after);
+        for (outcome, is_right) in [(&found, may_be_there), (&Outcome::Missing, may_be_gone)] {
+            let judged = put_at_first.clone().verify(&operation(Action::Get), outcome, &now);
+            assert_eq!(judged.is_ok(), is_right, "{outcome:?} after {after:?}: {judged:?}");
+        }
+        let with = put_at_first.verify_all([row.clone()].into_iter(), &now);
+        assert_eq!(with.is_ok(), may_be_there, "after {after:?}: {with:?}");
+        let without = put_at_first.verify_all(std::iter::empty(), &now);
+        assert_eq!(without.is_ok(), may_be_gone, "after {after:?}: {without:?}");
+    }
+    // What was found missing stays missing, and an increment leaves the time as it is.
+    let now = moment(begun + ttl);
+    let mut missing = put_at_first.clone();
+    missing.verify(&operation(Action::Get), &Outcome::Missing, &now).expect("gone");
+    missing.verify(&operation(Action::Get), &found, &now).expect_err("it came back");
+    let mut summed = put_at_first.clone();
+    let sum = Outcome::Summed { sum: 6, version: 8 };
+    summed.verify(&operation(Action::Increment { delta: 1 }), &sum, &now).expect("6");
+    let late = moment(begun + 2 * ttl);
+    summed.verify(&operation(Action::Get), &Outcome::Missing, &late).expect("gone");
 }
 
 #[test]
@@ -322,10 +386,11 @@ fn a_server_answers_every_operation_correctly() {
         let text = run(&[&keep[..], &at[..]].concat());
         let stats = run(&[&["table", "stats", "mine", "--json"], &at[..]].concat());
         let stats: serde_json::Value = serde_json::from_str(stats.ok()).expect("JSON");
-        assert!(
-            text.ok().contains(&format!("{} objects at the end", stats["objects"])),
-            "{text:?}; {stats}"
-        );
+        let words = text.ok().split_once(" objects at the end").expect("the number").0;
+        let there: u64 = words.rsplit(' ').next().and_then(|word| word.parse().ok()).expect(words);
+        // Some have expired since.
+        let left = stats["objects"].as_u64().expect("a number");
+        assert!(there / 2 < left && left <= there, "{text:?}; {stats}");
         let again = run(&[&keep[..], &at[..]].concat());
         assert_eq!(again.code, Some(1));
         assert!(

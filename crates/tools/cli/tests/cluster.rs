@@ -282,7 +282,7 @@ impl Teller {
                 table: table.0,
                 key,
                 condition: *condition,
-                action: TransactionAction::Write(value),
+                action: TransactionAction::Write(value, None),
             })
             .collect();
         // While a server is away, an account may have had no answer.

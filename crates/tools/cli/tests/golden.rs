@@ -422,7 +422,13 @@ fn objects_come_and_go() {
         "txn equal_accounts_alice_0 del_accounts_alice",
         "get accounts alice",
         "txn add_seats_12A_1",
+        "txn put_seats_12B_bob_--ttl_1h",
+        "txn put_seats_12B_bob_--ttl",
         "txn get_nothing_alice",
+        "table create pages --when-full evict",
+        "table create pages",
+        "table create seats --when-full evict",
+        "table list",
     ] {
         transcript.run(line);
     }

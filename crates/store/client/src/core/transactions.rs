@@ -61,8 +61,8 @@ impl<'a> TransactionOperation<'a> {
         let Self { table, key, condition, action } = *self;
         match action {
             TransactionAction::Check => None,
-            TransactionAction::Write(value) => {
-                Some(Request::Write { table, key, value, condition, ttl: None })
+            TransactionAction::Write(value, ttl) => {
+                Some(Request::Write { table, key, value, condition, ttl })
             }
             TransactionAction::Remove => Some(Request::Remove { table, key, condition }),
         }
@@ -496,7 +496,7 @@ fn check(operations: &[TransactionOperation<'_>]) -> Result<(), Error> {
         if key.len() > MAX_TRANSACTION_KEY {
             return Err(Error::KeyTooLarge(key.len()));
         }
-        let value = if let TransactionAction::Write(value) = action { value.len() } else { 0 };
+        let value = if let TransactionAction::Write(value, _) = action { value.len() } else { 0 };
         bytes += key.len() + value;
     }
     let object = |operation: &TransactionOperation<'_>| (operation.table, operation.key.to_vec());

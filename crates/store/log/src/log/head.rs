@@ -18,8 +18,8 @@ const FORCED_SLICES_PER_SEGLET: usize = 8;
 
 impl Log {
     /// Takes room for an entry in the head, and cleans as needed: the writer pays for the cleaning.
-    pub(super) fn make_room(&mut self, len: usize, appender: Appender) -> Result<usize, Full> {
-        if len + self.config.header_bytes_max() > self.config.segment_bytes {
+    pub(crate) fn make_room(&mut self, len: usize, appender: Appender) -> Result<usize, Full> {
+        if !self.fits_segment(len) {
             return Err(Full::Memory);
         }
         if self.memory.seglets.free() < self.low_water {
@@ -57,6 +57,11 @@ impl Log {
             (false, true) => Full::Disk,
             (false, false) => Full::Memory,
         })
+    }
+
+    /// Returns whether entries of this length fit into a segment after its header.
+    pub(crate) fn fits_segment(&self, len: usize) -> bool {
+        len + self.config.header_bytes_max() <= self.config.segment_bytes
     }
 
     /// Limits the number of segments on disk, existing segments included; `None` means the limit in

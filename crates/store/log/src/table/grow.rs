@@ -38,7 +38,7 @@ impl Table {
                 let address = self.line(at).address(slot);
                 if address != 0 {
                     prefetch(address);
-                    gathered.push(address);
+                    gathered.push((address, self.line(at).is_used(slot)));
                     self.line_mut(at).clear(slot);
                 }
             }
@@ -52,11 +52,11 @@ impl Table {
             self.split = 0;
             self.level += 1;
         }
-        for address in gathered.drain(..) {
+        for (address, used) in gathered.drain(..) {
             let hash = hash_of(address);
             let bucket = if hash & bit == 0 { low } else { high };
             debug_assert_eq!(bucket, self.bucket(hash));
-            self.push(bucket, tag(hash), address);
+            self.push(bucket, (tag(hash), used), address);
         }
         self.scratch = gathered;
     }

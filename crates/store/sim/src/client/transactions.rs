@@ -254,24 +254,30 @@ impl Client {
                 .map(|touched| self.change(touched, shared.settings))
                 .collect(),
         };
-        let mut bytes = Vec::new();
+        let mut contents = Vec::new();
         for ((name, _), action) in transaction.objects.iter().zip(&actions) {
-            transaction.parts.push(shared.history.invoke(now, self.index, *name, *action));
-            let value = match action {
-                Action::Write { value, .. } => value.encode(),
-                _ => Vec::new(),
+            let part = shared.history.invoke(now, self.index, *name, *action);
+            transaction.parts.push(part);
+            let (value, ttl) = match action {
+                Action::Write { value, .. } => {
+                    (value.encode(), self.ttl(*value, *name, shared.ballast.id))
+                }
+                _ => (Vec::new(), None),
             };
-            bytes.push((name.bytes(), value));
+            if let Some(ttl) = ttl {
+                shared.history.set_ttl(part, ttl.duration());
+            }
+            contents.push((name.bytes(), value, ttl));
         }
         shared.history.transactions.push(transaction.parts.clone());
-        let operations = transaction.objects.iter().zip(&actions).zip(&bytes);
+        let operations = transaction.objects.iter().zip(&actions).zip(&contents);
         let operations: Vec<_> = operations
-            .map(|((touched, action), (key, value))| TransactionOperation {
+            .map(|((touched, action), (key, value, ttl))| TransactionOperation {
                 table: touched.0.table,
                 key,
                 condition: condition_of(touched),
                 action: match action {
-                    Action::Write { .. } => TransactionAction::Write(value),
+                    Action::Write { .. } => TransactionAction::Write(value, *ttl),
                     Action::Remove { .. } => TransactionAction::Remove,
                     _ => TransactionAction::Check,
                 },

@@ -20,7 +20,7 @@ use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::coordinator::Coordinator;
-use sprat_wire::op::{MoveOrder, ReplicaId, Request, TableRecord};
+use sprat_wire::op::{MoveOrder, ReplicaId, Request, TableOptions, TableRecord};
 use sprat_wire::tablet::{Range, Tablet};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -492,7 +492,7 @@ impl World {
             self.table_names += 1;
             self.send_to_coordinator(&Request::CreateTable {
                 name: &name,
-                tablets: TABLETS[self.table_names % TABLETS.len()],
+                options: TableOptions::of(TABLETS[self.table_names % TABLETS.len()]),
             });
         }
     }

@@ -8,7 +8,7 @@ use super::rows::{
     COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move,
     read_server, read_table, seal, server_key, server_row, table_key, table_row, unseal,
 };
-use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
+use sprat_wire::op::{MoveOrder, TableOptions, TableRecord, TabletRecord, WhenFull, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
@@ -422,6 +422,19 @@ impl<M: Metadata> Catalog<M> {
         its.map(|(name, parts)| (parts.id, name.clone())).collect()
     }
 
+    /// Returns the ids of those tables whose objects are evicted and of which a server has tablets,
+    /// or gets some.
+    pub(super) fn evicting_of(&self, server: u32) -> Vec<u32> {
+        let arrives = |id: u32| {
+            self.moves.values().any(|order| order.to == server && order.tablet.table == id)
+        };
+        let is_its = |parts: &&TableEntry| {
+            parts.parts.iter().any(|part| part.server == server) || arrives(parts.id)
+        };
+        let evicting = self.tables.values().filter(|parts| parts.when_full == WhenFull::Evict);
+        evicting.filter(is_its).map(|parts| parts.id).collect()
+    }
+
     fn record(&self, name: &str, parts: &TableEntry) -> TableRecord {
         let locator = |server| {
             self.servers.get(&server).map(|entry| entry.locator.clone()).unwrap_or_default()
@@ -432,11 +445,16 @@ impl<M: Metadata> Catalog<M> {
             locator: locator(part.server),
         };
         let tablets = parts.parts.iter().map(tablet).collect();
-        TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
+        TableRecord {
+            id: parts.id,
+            name: name.to_owned(),
+            seed: self.cluster,
+            when_full: parts.when_full,
+            tablets,
+        }
     }
 
-    /// Creates a table, or finds it if there is a table of that name. `tablets` is the number of
-    /// its tablets, and is lowered to [`MAX_TABLETS`]; zero means one for each candidate that is
+    /// Creates a table, or finds it if there is a table of that name. The number of tablets is lowered to [`MAX_TABLETS`]; zero means one for each candidate that is
     /// used, but at most 16. Each tablet goes to the candidate that has the fewest tablets.
     /// Candidates that are being drained are used only if there are no others. A server whose log
     /// is only on its own disk can serve only whole tables, and is used only if no candidate
@@ -449,11 +467,22 @@ impl<M: Metadata> Catalog<M> {
     pub fn create(
         &mut self,
         name: &str,
-        tablets: usize,
+        options: TableOptions,
         candidates: &[u32],
     ) -> Result<TableRecord, Refusal> {
+        let TableOptions { tablets, when_full } = options;
         if let Some(table) = self.find_table(name) {
-            return Ok(table);
+            return match (table.when_full, when_full) {
+                (WhenFull::Refuse, WhenFull::Evict) => Err(Refusal::Limit(
+                    "the table exists, and keeps its objects when memory is full: drop it first, \
+                     or omit --when-full evict",
+                )),
+                (WhenFull::Evict, WhenFull::Refuse) => Err(Refusal::Limit(
+                    "the table exists, and loses objects when memory is full: drop it first, or \
+                     add --when-full evict",
+                )),
+                _ => Ok(table),
+            };
         }
         if self.tables.len() >= MAX_TABLES {
             return Err(Refusal::Limit("the cluster has 4096 tables, the most it can have"));
@@ -463,7 +492,7 @@ impl<M: Metadata> Catalog<M> {
         if replicated.iter().any(|&id| !self.drains(id)) {
             replicated.retain(|&id| !self.drains(id));
         }
-        let (candidates, count) = match (replicated.is_empty(), tablets) {
+        let (candidates, count) = match (replicated.is_empty(), tablets as usize) {
             (true, 0..=1) => (candidates, 1),
             (true, _) => {
                 return Err(Refusal::Limit(
@@ -486,7 +515,7 @@ impl<M: Metadata> Catalog<M> {
             *tablets += 1;
             parts.push(TabletEntry { first: range.first, server: *server, since: 0 });
         }
-        let parts = TableEntry { id: self.next_table, parts };
+        let parts = TableEntry { id: self.next_table, when_full, parts };
         self.commit(vec![table_row(name, &parts)], (1, 0))?;
         let record = self.record(name, &parts);
         self.tables.insert(name.to_owned(), parts);

@@ -1,5 +1,6 @@
 //! Tables, tablets and servers as the catalog holds them.
 
+use sprat_wire::op::WhenFull;
 use sprat_wire::tablet::{Range, Tablet};
 
 /// A tablet and the server that serves it.
@@ -27,6 +28,7 @@ pub(super) struct TabletEntry {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct TableEntry {
     pub(super) id: u32,
+    pub(super) when_full: WhenFull,
     /// The table's tablets in ascending order. The first begins at zero.
     pub(super) parts: Vec<TabletEntry>,
 }
@@ -60,7 +62,7 @@ impl TableEntry {
                 parts.push(part(both.last + 1));
             }
         }
-        Self { id: self.id, parts }
+        Self { parts, ..*self }
     }
 }
 

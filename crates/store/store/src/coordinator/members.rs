@@ -289,6 +289,7 @@ impl Membership {
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
             names: catalog.names_of(server),
             moves: moves().copied().collect(),
+            evicting: catalog.evicting_of(server),
         }
     }
 

@@ -7,8 +7,9 @@
 
 use super::entries::{ServerEntry, TableEntry, TabletEntry};
 use super::metadata::Change;
-use sprat_wire::op::MoveOrder;
-use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
+use sprat_wire::op::{
+    MoveOrder, Records, ServerRecord, WhenFull, push_counter, push_server, push_text,
+};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
@@ -203,6 +204,9 @@ pub(super) fn table_row(name: &str, table: &TableEntry) -> Change {
         row.extend_from_slice(&part.server.to_le_bytes());
         row.extend_from_slice(&part.since.to_le_bytes());
     }
+    if table.when_full != WhenFull::Refuse {
+        push_counter(&mut row, "when_full", table.when_full as u64);
+    }
     (table_key(name), Some(row))
 }
 
@@ -213,7 +217,8 @@ pub(super) fn read_table(value: &[u8]) -> Option<(String, TableEntry)> {
     if server != 0 {
         let since = if records.is_done() { 0 } else { records.named("since")? };
         let parts = vec![TabletEntry { first: 0, server, since }];
-        return records.is_done().then_some((name, TableEntry { id, parts }));
+        let entry = TableEntry { id, when_full: WhenFull::Refuse, parts };
+        return records.is_done().then_some((name, entry));
     }
     let count =
         records.named("tablets").filter(|&count| (1..=MAX_TABLETS as u64).contains(&count))?;
@@ -221,8 +226,10 @@ pub(super) fn read_table(value: &[u8]) -> Option<(String, TableEntry)> {
         Some(TabletEntry { first: records.u64()?, server: records.u32()?, since: records.u64()? })
     };
     let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
+    let when_full = if records.is_done() { 0 } else { records.named("when_full")? };
+    let when_full = WhenFull::of(when_full.try_into().ok()?)?;
     let is_sorted = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
-    (is_sorted && records.is_done()).then_some((name, TableEntry { id, parts }))
+    (is_sorted && records.is_done()).then_some((name, TableEntry { id, when_full, parts }))
 }
 
 pub(super) fn move_key(id: u64) -> String {

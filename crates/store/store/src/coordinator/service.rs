@@ -19,8 +19,8 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
-    ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableRecord, push_counter,
-    push_server, push_table,
+    ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableOptions, TableRecord,
+    push_counter, push_server, push_table,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
@@ -176,8 +176,14 @@ impl<M: Metadata> Coordinator<M> {
         answer_text(&mut self.bodies, status, reason)
     }
 
-    fn create(&mut self, now: Nanos, id: RequestId, name: &str, tablets: u32) -> Outcome<u32> {
-        match self.catalog.create(name, tablets as usize, &self.members.alive(now, &self.catalog)) {
+    fn create(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        name: &str,
+        options: TableOptions,
+    ) -> Outcome<u32> {
+        match self.catalog.create(name, options, &self.members.alive(now, &self.catalog)) {
             Ok(table) => {
                 let servers = table.tablets.iter().map(|tablet| tablet.server).collect();
                 self.await_applied(now, id, servers, Some(table))
@@ -456,7 +462,7 @@ impl<M: Metadata> Coordinator<M> {
         }
         match request {
             Request::WhoLeads => unreachable!("answered above"),
-            Request::CreateTable { name, tablets } => self.create(now, id, name, tablets),
+            Request::CreateTable { name, options } => self.create(now, id, name, options),
             Request::DropTable { name } => self.drop_table(now, id, name),
             Request::FindTable { name } => {
                 let known = self.catalog.find_table(name);

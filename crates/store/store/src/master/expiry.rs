@@ -1,4 +1,5 @@
-//! Removes objects that have expired: before a request meets one, and all others over time.
+//! Removes objects that have expired: before a request meets one, and all others over time. Takes
+//! note of objects that the log has evicted.
 
 use super::Master;
 use super::body::MasterBody;
@@ -123,6 +124,20 @@ impl<D: Disk> Master<D> {
                 let key = time_record(NEVER).key();
                 self.migration_sources.note_record(table, (table | COMPLETIONS, key[..].into()));
             }
+        }
+    }
+
+    /// Takes note of the objects that earlier writes have evicted: until their tombstones are
+    /// durable, no reply may say that they are missing.
+    #[inline]
+    pub(super) fn note_evicted(&mut self) {
+        if !self.log.has_evicted() {
+            return;
+        }
+        self.removed_at = self.log.position();
+        for (table, key) in self.log.take_evicted() {
+            self.counts.evicted += 1;
+            self.migration_sources.note_evicted(&self.log, table, &key);
         }
     }
 

@@ -36,6 +36,8 @@ pub struct MasterAssignment {
     pub leaving: Vec<MoveOrder>,
     /// Tablets that move to this server.
     pub arriving: Vec<MoveOrder>,
+    /// The tables whose objects give way when memory is full.
+    pub evicting: Vec<u32>,
 }
 
 impl MasterAssignment {

@@ -364,6 +364,7 @@ impl<D: Disk> Master<D> {
             names,
             leaving,
             arriving,
+            evicting,
         } = assigned;
         self.access_rules.set_table_names(names);
         tablets.sort_unstable();
@@ -421,6 +422,13 @@ impl<D: Disk> Master<D> {
         if let Durable::Servers(replicator) = &mut self.durable {
             replicator.set_backups(&members);
         }
+        // Of a tablet that arrives, each object comes in its present version, and again when it
+        // changes. So objects may be evicted before the tablet is whole. Of a tablet that is
+        // recovered, an older version may come after a newer one.
+        let arriving = arriving.iter().map(|order| order.tablet);
+        let here = tablets.iter().copied().chain(arriving);
+        let evictable = here.filter(|tablet| evicting.contains(&tablet.table));
+        self.log.set_evictable(evictable.collect());
         let before =
             |tablet| served_before.binary_search(tablet).ok().map(|at| self.served.requests[at]);
         let requests = tablets
@@ -548,6 +556,7 @@ impl<D: Disk> Service for Master<D> {
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
+            self.note_evicted();
             worked |= self.poll_decisions(now) | self.poll_resolver(now) | self.poll_expiry(now);
         }
         worked

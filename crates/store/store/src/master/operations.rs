@@ -79,6 +79,7 @@ impl<D: Disk> Master<D> {
         request: &Request<'_>,
         operation: Option<&OperationId>,
     ) -> Outcome<MasterBody> {
+        self.note_evicted();
         let Some(table) = request.table() else {
             if let Request::Collect { order, stage, from } = *request {
                 return self.collect(id, (order, stage, from));
@@ -149,7 +150,7 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
-        if self.log.has_expiring() || request.ttl_bytes().is_some() {
+        if self.log.has_expiring() || request.has_ttl() {
             // The thread may have been descheduled since the last iteration.
             self.state_time(now);
         }
@@ -203,6 +204,7 @@ impl<D: Disk> Master<D> {
                 answer(Status::NotFound, false, 0, 0, Repeat::Reexecute),
             );
         };
+        self.log.note_used(table, found);
         let Entry { version, value_type, expires, .. } = self.log.entry(found);
         let ttl = Ttl::left(self.log.time(), expires);
         let Some(body) = self.held.pin(id.session(), &mut self.log, found) else {

@@ -18,6 +18,7 @@ pub(super) struct Counts {
     pub(super) aborts: u64,
     pub(super) locked: u64,
     pub(super) expired: u64,
+    pub(super) evicted: u64,
     pub(super) conflicts: u64,
     pub(super) repeated: u64,
     pub(super) malformed: u64,
@@ -31,7 +32,7 @@ impl<D: Disk> Master<D> {
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
         let Counts { batches, repeated, malformed, turned_away, memory_full, .. } = self.counts;
-        let Counts { ttls, prepares, commits, aborts, locked, expired, .. } = self.counts;
+        let Counts { ttls, prepares, commits, aborts, locked, expired, evicted, .. } = self.counts;
         let log = self.log.stats();
         let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
         let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
@@ -49,6 +50,7 @@ impl<D: Disk> Master<D> {
             ("resolved_transactions_total", self.resolver.resolved),
             ("locked_objects_total", locked),
             ("expired_objects_total", expired),
+            ("evicted_objects_total", evicted),
             ("conflicts_total", conflicts),
             ("repeated_operations_total", repeated),
             ("malformed_requests_total", malformed),

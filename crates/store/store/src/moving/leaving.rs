@@ -145,6 +145,18 @@ impl MigrationSources {
         }
     }
 
+    /// Records that an object was evicted. If its tablet is frozen, the target may keep the object:
+    /// no client can have found it missing here.
+    pub(crate) fn note_evicted(&mut self, log: &Log, table: u32, key: &[u8]) {
+        let position = log.hash(table, key).reverse_bits();
+        for source in &mut self.sources {
+            let tablet = source.order.tablet;
+            if tablet.table == table && tablet.range.contains(position) && !source.frozen {
+                source.changed.insert((table, key.into()));
+            }
+        }
+    }
+
     /// Records that a table has a new time record, which all its tablets need that are not frozen.
     pub(crate) fn note_record(&mut self, table: u32, record: ChangedKey) {
         for source in &mut self.sources {

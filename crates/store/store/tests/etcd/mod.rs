@@ -8,6 +8,7 @@ use process::EtcdProcess;
 use sprat_store::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MAX_CHANGES, MetadataEtcd};
 use sprat_store::coordinator::{Catalog, Metadata, MetadataError, Refusal};
 use sprat_testing::PATIENCE;
+use sprat_wire::op::TableOptions;
 use sprat_wire::tablet::Tablet;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -83,16 +84,16 @@ fn a_deposed_leader_changes_nothing() {
     assert_eq!((new.cluster(), new.servers().count()), (7, 1));
     assert!(new.incarnation() > old.incarnation());
 
-    assert!(matches!(old.create("table", 1, &[1]), Err(Refusal::Lost(_))));
+    assert!(matches!(old.create("table", TableOptions::of(1), &[1]), Err(Refusal::Lost(_))));
     assert!(old.lost().is_some());
     let fenced = MetadataEtcd::new(place.open().unwrap(), first).apply(&[row("x", b"")]);
     assert!(matches!(fenced, Err(MetadataError::Fenced { .. })), "{fenced:?}");
     // A new term of a coordinator also fences the earlier term of the same coordinator.
     let third = etcd.claim(second, 2, HERE).unwrap().unwrap();
-    assert!(matches!(new.create("table", 1, &[1]), Err(Refusal::Lost(_))));
+    assert!(matches!(new.create("table", TableOptions::of(1), &[1]), Err(Refusal::Lost(_))));
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), third), 8).unwrap();
     assert_eq!(new.find_table("table"), None);
-    new.create("table", 1, &[1]).unwrap();
+    new.create("table", TableOptions::of(1), &[1]).unwrap();
 }
 
 #[test]
@@ -104,7 +105,8 @@ fn many_tables_are_taken_over_in_portions() {
     let mut catalog = open();
     let (gone, by) =
         (catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap());
-    let create = |table| catalog.create(&format!("table {table}"), 1, &[gone]).unwrap().id;
+    let create =
+        |table| catalog.create(&format!("table {table}"), TableOptions::of(1), &[gone]).unwrap().id;
     let tables: Vec<Tablet> = (0..300).map(create).map(Tablet::whole).collect();
     catalog.mark_dead(gone).unwrap();
     catalog.take_over(gone, &tables, by, 5).unwrap();

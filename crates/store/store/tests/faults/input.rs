@@ -6,7 +6,7 @@ use sprat_disk::MemControl;
 use sprat_store::backup::Durability;
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::node::Service;
-use sprat_wire::op::{ClusterSeen, Condition, Request, Status};
+use sprat_wire::op::{ClusterSeen, Condition, Request, Status, TableOptions};
 use zerocopy::IntoBytes as _;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
@@ -33,7 +33,7 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
             6 => Request::TableStats { table },
             7 => Request::ServerStats,
             9 => Request::Echo { table, value: &value },
-            8 => Request::CreateTable { name: "some", tablets: 0 },
+            8 => Request::CreateTable { name: "some", options: TableOptions::default() },
             _ => Request::DropTable { name: "some" },
         })
     })
@@ -117,7 +117,7 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     let mut world = World::new(master, Some(control));
     for request in [
         Request::ListTables,
-        Request::CreateTable { name: "t", tablets: 0 },
+        Request::CreateTable { name: "t", options: TableOptions::default() },
         Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() },
     ] {
         let reply = world.ask(&request);
@@ -129,7 +129,10 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     let mut world = coordinator();
     let reply = world.ask(&Request::Read { table: 1, key: b"k" });
     assert_eq!(reply.status, Status::WrongRole);
-    assert_eq!(world.ask(&Request::CreateTable { name: "t", tablets: 0 }).status, Status::NoServer);
+    assert_eq!(
+        world.ask(&Request::CreateTable { name: "t", options: TableOptions::default() }).status,
+        Status::NoServer
+    );
     assert_eq!(world.ask(&Request::FindTable { name: "t" }).status, Status::NoSuchTable);
     assert_eq!(
         world

@@ -3,7 +3,9 @@
 mod files;
 
 use crate::common::clients::client_of;
-use sprat_client::{Client, Condition, Error, IncrementError, Number, Table};
+use sprat_client::{
+    Client, Condition, Error, IncrementError, Number, Table, TableOptions, WhenFull,
+};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
 
@@ -159,6 +161,68 @@ fn a_server_without_a_disk_works() {
     exercise(&mut client_of(&server));
     server.stop().unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is written");
+}
+
+/// A cache gives way to its own objects and to those of other tables; what has given way does not
+/// come back after a restart.
+#[test]
+fn objects_of_a_cache_give_way_when_memory_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path(), "fast+udp", Durability::Buffered);
+    let server = Server::start(&options).unwrap();
+    let mut client = client_of(&server);
+    let evict = TableOptions { when_full: WhenFull::Evict, ..TableOptions::default() };
+    let cache = client.create_table_with("cache", evict).unwrap();
+    assert_eq!(client.create_table_with("cache", evict).unwrap(), cache);
+    let refused = client.create_table("cache").unwrap_err().to_string();
+    assert!(refused.contains("loses objects when memory is full"), "{refused}");
+    let kept = client.create_table("kept").unwrap();
+    let refused = client.create_table_with("kept", evict).unwrap_err().to_string();
+    assert!(refused.contains("keeps its objects when memory is full"), "{refused}");
+    let listed = client.list_tables().unwrap().into_iter();
+    let listed: Vec<_> = listed.map(|table| (table.name, table.when_full)).collect();
+    let expected = [("cache", WhenFull::Evict), ("kept", WhenFull::Refuse)];
+    assert_eq!(listed, expected.map(|(name, when_full)| (name.to_owned(), when_full)));
+
+    // Three times as much as the memory holds, half of it in the table whose objects stay.
+    let value = vec![7; 100_000];
+    let objects = 1000;
+    for number in 0u32..objects {
+        client.put(cache, &number.to_le_bytes(), &value).unwrap();
+        if number < objects / 4 {
+            client.put(kept, &number.to_le_bytes(), &value).unwrap();
+        }
+    }
+    let there = |client: &mut Client, table, number: u32| {
+        client.get(table, &number.to_le_bytes()).unwrap().is_some()
+    };
+    assert!((0..objects / 4).all(|number| there(&mut client, kept, number)));
+    let cached: Vec<bool> = (0..objects).map(|number| there(&mut client, cache, number)).collect();
+    let count = cached.iter().filter(|&&is_there| is_there).count();
+    assert!((100..400).contains(&count), "{count} objects are cached");
+    let locator = server.nodes[0].listen.to_string();
+    let counters = client.server_stats(&locator).unwrap();
+    let evicted = counters.iter().find(|counter| counter.name == "evicted_objects_total").unwrap();
+    assert_eq!(evicted.value + count as u64, u64::from(objects));
+    server.stop().unwrap();
+
+    let server = Server::start(&options).unwrap();
+    let mut client = client_of(&server);
+    let [cache, kept] = ["cache", "kept"].map(|name| client.table(name).unwrap());
+    for (number, was_there) in (0..).zip(cached) {
+        assert_eq!(there(&mut client, cache, number), was_there, "{number}");
+    }
+    // Objects give way after the restart, too, until none is left.
+    let mut number = objects;
+    let full = loop {
+        match client.put(kept, &number.to_le_bytes(), &value) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Error::MemoryFull);
+    assert_eq!(client.table_stats(cache).unwrap().objects, 0);
+    server.stop().unwrap();
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub struct Assignment {
     pub names: Vec<(u32, String)>,
     /// Moves of tablets from or to this server.
     pub moves: Vec<MoveOrder>,
+    /// Ids of those tables that the server serves whose objects are
+    /// [evicted](super::WhenFull::Evict).
+    pub evicting: Vec<u32>,
 }
 
 /// The largest number of items in a list. A longer list is taken for damage.
@@ -80,6 +83,10 @@ impl Assignment {
             [order.id, table, first, last, order.from.into(), order.to.into()]
         };
         push_words(out, "moves", self.moves.iter().map(row));
+        // Programs from before there was eviction can parse the others.
+        if !self.evicting.is_empty() {
+            push_words(out, "evicting", self.evicting.iter().map(|&id| [id.into()]));
+        }
     }
 
     /// Parses a body; `None` when it is not an assignment.
@@ -91,10 +98,7 @@ impl Assignment {
         let next_server = u32::try_from(records.named("next_server")?).ok()?;
         let tablets =
             words(records, "tablets")?.into_iter().map(tablet_of).collect::<Option<Vec<_>>>()?;
-        let masters = words(records, "masters")?
-            .into_iter()
-            .map(|[id]| u32::try_from(id).ok())
-            .collect::<Option<_>>()?;
+        let masters = ids(records, "masters")?;
         let count = list(records, "members")?;
         let members = (0..count).map(|_| records.server()).collect::<Option<_>>()?;
         let count = list(records, "orders")?;
@@ -102,6 +106,7 @@ impl Assignment {
         let count = list(records, "names")?;
         let names = (0..count).map(|_| name(records)).collect::<Option<_>>()?;
         let moves = words(records, "moves")?.into_iter().map(move_order).collect::<Option<_>>()?;
+        let evicting = if records.is_done() { Vec::new() } else { ids(records, "evicting")? };
         let sensible = records.is_done() && are_apart(tablets.iter());
         let whole = Self {
             tablets,
@@ -113,9 +118,14 @@ impl Assignment {
             orders,
             names,
             moves,
+            evicting,
         };
         sensible.then_some(whole)
     }
+}
+
+fn ids(records: &mut Records<'_>, name: &str) -> Option<Vec<u32>> {
+    words(records, name)?.into_iter().map(|[id]| u32::try_from(id).ok()).collect()
 }
 
 fn move_order([id, table, first, last, from, to]: [u64; 6]) -> Option<MoveOrder> {

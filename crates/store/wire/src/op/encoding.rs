@@ -3,8 +3,8 @@
 
 use super::{
     BackupRequest, BatchItems, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor,
-    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, WITH_ID, WITH_TTL,
-    backup,
+    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, TableOptions,
+    WITH_ID, WITH_TTL, WhenFull, backup,
 };
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
@@ -101,8 +101,8 @@ impl<'a> Request<'a> {
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
-            Self::CreateTable { name, tablets } => {
-                (CREATE_TABLE, 0, tablets, 0, name.as_bytes(), NOTHING)
+            Self::CreateTable { name, options: TableOptions { tablets, when_full } } => {
+                (CREATE_TABLE, when_full as u8, tablets, 0, name.as_bytes(), NOTHING)
             }
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
@@ -212,7 +212,7 @@ impl<'a> Request<'a> {
             let (millis, behind) = rest
                 .split_first_chunk::<TTL_BYTES>()
                 .ok_or(Malformed::Short(REQUEST_BYTES + rest.len()))?;
-            ttl = Some(Ttl::of_millis(u64::from_le_bytes(*millis)).map_err(|_| Malformed::Ttl)?);
+            ttl = Some(Ttl::of_bytes(millis).map_err(|_| Malformed::Ttl)?);
             (condition, rest) = (condition & !WITH_TTL, behind);
         }
         let key_len = usize::from(header.key_len.get());
@@ -296,7 +296,12 @@ impl<'a> Request<'a> {
             SERVER_STATS => keyless(Self::ServerStats),
             ECHO => keyless(Self::Echo { table, value }),
             CREATE_TABLE if table as usize > MAX_TABLETS => Err(Malformed::Tablets(table)),
-            CREATE_TABLE => Ok(Self::CreateTable { name: name()?, tablets: table }),
+            CREATE_TABLE => {
+                let when_full =
+                    WhenFull::of(header.condition).ok_or(Malformed::Condition(header.condition))?;
+                let options = TableOptions { tablets: table, when_full };
+                Ok(Self::CreateTable { name: name()?, options })
+            }
             DROP_TABLE => Ok(Self::DropTable { name: name()? }),
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
             LOCATE_TABLE => keyless(Self::LocateTable { table }),

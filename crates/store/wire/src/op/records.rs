@@ -15,6 +15,8 @@ pub struct TableRecord {
     pub name: String,
     /// Seed of the [positions](crate::tablet::position) of the table's keys.
     pub seed: u64,
+    /// What becomes of the objects when memory is full.
+    pub when_full: WhenFull,
     /// The table's tablets, ascending: the first begins at zero, and each ends where the next
     /// begins.
     pub tablets: Vec<TabletRecord>,
@@ -30,6 +32,47 @@ pub struct TabletRecord {
     /// Locator of that server; empty while the tablet has no server.
     pub locator: String,
 }
+
+/// What becomes of a table's objects when a write, of whatever table, finds no room in the memory or
+/// on the disk of its server.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum WhenFull {
+    /// They stay. The write is refused if no objects of other tables give way.
+    #[default]
+    Refuse = 0,
+    /// Those that were not used lately are removed, until the write has room.
+    Evict = 1,
+}
+
+impl WhenFull {
+    /// Returns the variant of this code; `None` for an unknown one.
+    #[must_use]
+    pub fn of(code: u8) -> Option<Self> {
+        [Self::Refuse, Self::Evict].get(usize::from(code)).copied()
+    }
+}
+
+/// What a table is made with, besides its name.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TableOptions {
+    /// Number of tablets, at most [`MAX_TABLETS`]; zero: the coordinator decides.
+    pub tablets: u32,
+    /// What becomes of the objects when memory is full.
+    pub when_full: WhenFull,
+}
+
+impl TableOptions {
+    /// Returns the options of a table of this many tablets.
+    #[must_use]
+    pub fn of(tablets: u32) -> Self {
+        Self { tablets, ..Self::default() }
+    }
+}
+
+/// The bit in a table record's number of tablets that says that its objects are
+/// [evicted](WhenFull::Evict). Programs from before there was eviction refuse such a record.
+const EVICTS: u32 = 1 << 31;
 
 impl TableRecord {
     /// Returns the tablets, each with its range.
@@ -79,7 +122,8 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     push_text(out, &table.name);
     out.extend_from_slice(&table.seed.to_le_bytes());
     let count = u32::try_from(table.tablets.len()).expect("at most MAX_TABLETS");
-    out.extend_from_slice(&count.to_le_bytes());
+    let evicts = if table.when_full == WhenFull::Evict { EVICTS } else { 0 };
+    out.extend_from_slice(&(evicts | count).to_le_bytes());
     for tablet in &table.tablets {
         out.extend_from_slice(&tablet.first.to_le_bytes());
         out.extend_from_slice(&tablet.server.to_le_bytes());
@@ -148,7 +192,12 @@ impl<'a> Records<'a> {
     /// Reads a table.
     pub fn table(&mut self) -> Option<TableRecord> {
         let (id, name, seed) = (self.u32()?, self.text()?.to_owned(), self.u64()?);
-        let count = self.u32().filter(|&count| (1..=MAX_TABLETS).contains(&(count as usize)))?;
+        let count = self.u32()?;
+        let when_full = if count & EVICTS == 0 { WhenFull::Refuse } else { WhenFull::Evict };
+        let count = count & !EVICTS;
+        if !(1..=MAX_TABLETS).contains(&(count as usize)) {
+            return None;
+        }
         let mut tablet = || {
             Some(TabletRecord {
                 first: self.u64()?,
@@ -159,7 +208,7 @@ impl<'a> Records<'a> {
         let tablets = (0..count).map(|_| tablet()).collect::<Option<Vec<_>>>()?;
         let ascend =
             tablets[0].first == 0 && tablets.is_sorted_by(|one, next| one.first < next.first);
-        ascend.then_some(TableRecord { id, name, seed, tablets })
+        ascend.then_some(TableRecord { id, name, seed, when_full, tablets })
     }
 
     /// Reads a server.
@@ -283,7 +332,7 @@ impl<'a> Iterator for Items<'a> {
             let (length, mut rest, mut ttl) = (record.length.get(), rest, None);
             if length & WITH_TTL != 0 {
                 let (millis, behind) = rest.split_first_chunk()?;
-                ttl = Some(Ttl::of_millis(u64::from_le_bytes(*millis)).ok()?);
+                ttl = Some(Ttl::of_bytes(millis).ok()?);
                 rest = behind;
             }
             let (key, rest) = rest.split_at_checked(usize::from(record.key_len.get()))?;

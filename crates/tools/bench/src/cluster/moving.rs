@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sprat_client::{Client, Table};
+use sprat_client::{Client, Table, TableOptions};
 use sprat_wire::tablet::Range;
 
 use super::servers::{Cluster, Replicated};
@@ -66,7 +66,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
     let workload = Workload::writes(bytes / OBJECT_BYTES, VALUE_BYTES);
     let mut client = cluster.client()?;
-    client.create_table_in(TABLE, 1)?;
+    client.create_table_with(TABLE, TableOptions::of(1))?;
     preload(cluster.connect(FILLERS)?.as_mut(), &workload)?;
     let (found, moves, over) =
         (Mutex::new(Found::default()), AtomicBool::new(false), AtomicBool::new(false));

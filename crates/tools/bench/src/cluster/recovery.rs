@@ -9,6 +9,7 @@ use crate::ours::TABLE;
 use crate::promises::{Findings, Settings};
 use crate::scenarios::VALUE_BYTES;
 use crate::system::{Durability, Server, Setup};
+use sprat_client::TableOptions;
 use sprat_measure::goals::Goal;
 use sprat_measure::load::keys::{Values, write_key};
 use sprat_measure::load::{Workload, preload};
@@ -156,7 +157,7 @@ fn model(rate: f64) -> Table {
 
 fn death(cluster: &mut Cluster, objects: u64) -> Result<Recovery> {
     let workload = Workload::writes(objects, VALUE_BYTES);
-    cluster.client()?.create_table_in(TABLE, 1)?;
+    cluster.client()?.create_table_with(TABLE, TableOptions::of(1))?;
     preload(cluster.connect(FILLERS)?.as_mut(), &workload)?;
     let mut client = cluster.client()?;
     let table = client.table(TABLE)?;

@@ -1,7 +1,7 @@
 //! Transactions on one server and on two, each with replicas.
 
 use anyhow::Result;
-use sprat_client::Mode;
+use sprat_client::{Mode, TableOptions};
 
 use super::servers::Replicated;
 use crate::ours::{Sockets, TABLE, connect};
@@ -29,7 +29,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         Setup { core: None, memory_bytes: MEMORY, durability, ..settings.lab.setup.clone() };
     let lab = Lab { client_core: None, keys: 10_000, ..settings.lab.clone() };
     let cluster = ours.launch(&setup)?;
-    cluster.client()?.create_table_in(TABLE, 1)?;
+    cluster.client()?.create_table_with(TABLE, TableOptions::of(1))?;
     let options = cluster.client_options();
     let open = || connect(&options, 1, Sockets::Each, Mode::Sleep);
     let writes = Workload::writes(lab.keys, VALUE_BYTES);

@@ -9,7 +9,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use sprat_client::{
-    Client, Condition, Core, Error, MAX_PENDING, Mode, Options, TransactionAction,
+    Client, Condition, Core, Error, MAX_PENDING, Mode, Options, TableOptions, TransactionAction,
     TransactionOperation,
 };
 use sprat_net::{Idle, Nanos, Policy, Sources};
@@ -194,8 +194,10 @@ impl Connection {
     /// When the cluster has only one server with tables.
     pub fn across_servers(mut self, client: &mut Client) -> Result<Self> {
         for number in 0..MAX_TABLES {
-            let (first, second) =
-                (self.table, client.create_table_in(&format!("second-{number}"), 1)?.0);
+            let (first, second) = (
+                self.table,
+                client.create_table_with(&format!("second-{number}"), TableOptions::of(1))?.0,
+            );
             let tables = client.list_tables()?;
             let record = |id: u32| tables.iter().find(|table| table.id == id).context("a table");
             let (first, second) = (record(first)?, record(second)?);
@@ -225,7 +227,7 @@ impl Connection {
             table,
             key,
             condition: Condition::None,
-            action: TransactionAction::Write(value),
+            action: TransactionAction::Write(value, None),
         };
         let operations: Vec<_> = tables.zip(op.keys()).map(operation).collect();
         let deadline = self.now + DEADLINE;

@@ -1,6 +1,7 @@
 //! `bench store`: all goals of the store on one server.
 
 mod capacity;
+mod expiry;
 mod latency;
 mod throughput;
 mod transactions;
@@ -18,6 +19,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("pipelined", throughput::pipelined),
     ("batches", throughput::batches),
     ("transactions", transactions::chapter),
+    ("expiry", expiry::chapter),
     ("utilisation", capacity::utilisation),
     ("memory", capacity::memory),
     ("restart", capacity::restart),

@@ -23,9 +23,9 @@ use std::time::Instant;
 One operation in ten increments a shared counter while others increment it. The rest, on 256
 objects, are 40 % gets, 35 % puts, 10 % removals and 15 % increments; half of the puts and
 removals are conditional. Values: 10 % empty, 5 % 8 B, 55 % up to 200 B, 20 % up to 10 KB, 8 %
-up to 100 KB, 2 % up to 1 MB; every fourth object is a counter. By turns, --depth operations are
-sent one by one, and --depth operations as one batch. A wrong answer ends the run, and the table
-stays.
+up to 100 KB, 2 % up to 1 MB; every fourth object is a counter. A quarter of the puts give their
+object a time to live, of 1 ms to an hour. By turns, --depth operations are sent one by one, and
+--depth operations as one batch. A wrong answer ends the run, and the table stays.
 
 Exit codes:
   1  a wrong answer, or another error

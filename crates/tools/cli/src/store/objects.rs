@@ -456,7 +456,7 @@ pub(crate) fn ttl(args: &TtlArgs) -> Result<ExitCode> {
 }
 
 /// Parses a time to live.
-fn time_to_live(text: &str) -> Result<Ttl> {
+pub(super) fn time_to_live(text: &str) -> Result<Ttl> {
     Ok(Ttl::of(sprat_units::duration(text)?)?)
 }
 

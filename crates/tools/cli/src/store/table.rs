@@ -5,9 +5,9 @@ use crate::output::{print_json, print_line};
 use crate::store::moves::MoveArgs;
 use crate::store::status::SILENT_TIMEOUT;
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use sprat_client::{Client, Counter, Table, TableRecord, TableStats};
+use sprat_client::{Client, Counter, Table, TableOptions, TableRecord, TableStats, WhenFull};
 use sprat_wire::op::TabletRecord;
 use sprat_wire::tablet::Range;
 use std::process::ExitCode;
@@ -38,7 +38,8 @@ pub(crate) enum TableCommand {
     /// Create a table, unless it exists.
     #[command(after_help = "Examples:
   sprat table create users
-  sprat table create users --tablets 8")]
+  sprat table create users --tablets 8
+  sprat table create pages --when-full evict       a cache")]
     Create {
         /// Name of the table, 1 to 255 bytes.
         name: String,
@@ -46,6 +47,10 @@ pub(crate) enum TableCommand {
         /// [default: one for each server, up to 16; one in a cluster without replicas].
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
         tablets: Option<u32>,
+        /// What to do when a write finds no room in a server's memory or on its disk: refuse the
+        /// write, or evict objects of this table that were not used lately, as a cache does.
+        #[arg(long, value_enum, default_value = "refuse", value_name = "WHAT")]
+        when_full: WhenFullName,
     },
     /// Move a tablet to another server, without interrupting its clients.
     Move(MoveArgs),
@@ -63,11 +68,29 @@ pub(crate) enum TableCommand {
     },
 }
 
+/// The names of [`WhenFull`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WhenFullName {
+    Refuse,
+    Evict,
+}
+
+impl From<WhenFullName> for WhenFull {
+    fn from(name: WhenFullName) -> Self {
+        match name {
+            WhenFullName::Refuse => Self::Refuse,
+            WhenFullName::Evict => Self::Evict,
+        }
+    }
+}
+
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let (json, text) = match &args.command {
-        TableCommand::Create { name, tablets } => {
-            let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
+        TableCommand::Create { name, tablets, when_full } => {
+            let options =
+                TableOptions { tablets: tablets.unwrap_or(0), when_full: (*when_full).into() };
+            let Table(id) = client.create_table_with(name, options)?;
             client.set_timeout(SILENT_TIMEOUT.min(args.connect.timeout));
             warn_of_shortage(&mut client, id)?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
@@ -141,7 +164,7 @@ pub(super) fn json_of(table: &TableRecord) -> Value {
         })
     };
     json!({
-        "name": table.name, "id": table.id,
+        "name": table.name, "id": table.id, "evicts": table.when_full == WhenFull::Evict,
         "tablets": table.ranges().map(tablet).collect::<Vec<_>>(),
     })
 }
@@ -153,10 +176,11 @@ fn lines_of(table: &TableRecord) -> Vec<String> {
         locator => locator.to_owned(),
     };
     let (name, id) = (&table.name, table.id);
+    let evicts = if table.when_full == WhenFull::Evict { "  evicts" } else { "" };
     match &table.tablets[..] {
-        [whole] => vec![format!("{name:<24} id {id:<6} {}", place(whole))],
+        [whole] => vec![format!("{name:<24} id {id:<6} {}{evicts}", place(whole))],
         several => {
-            let head = format!("{name:<24} id {id:<6} {} tablets", several.len());
+            let head = format!("{name:<24} id {id:<6} {} tablets{evicts}", several.len());
             let line = |(range, tablet): (Range, &TabletRecord)| {
                 format!("  {:<22} server {:<3} {}", range.to_string(), tablet.server, place(tablet))
             };

@@ -3,10 +3,11 @@
 use crate::connect::{Connect, connect};
 use crate::exit::CONFLICT;
 use crate::output::{json_bytes, print_json, print_line};
+use crate::store::objects::time_to_live;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Map, json};
-use sprat_client::{Error, Table, Transaction};
+use sprat_client::{Error, Table, Transaction, Ttl};
 use sprat_transfer::display_key;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +22,8 @@ use std::process::ExitCode;
 
 Steps, in order; words with spaces stand in quotes, as in a shell:
   get TABLE KEY            print the object's value
-  put TABLE KEY VALUE      write the object
+  put TABLE KEY VALUE [--ttl TIME]
+                           write the object; with --ttl it expires
   del TABLE KEY            remove the object, if there is one
   add TABLE KEY NUMBER     add to a whole number in digits; no object counts as 0
   equal TABLE KEY VALUE    go on only if the object has this value
@@ -56,7 +58,7 @@ pub(crate) struct TxnArgs {
 /// What a step does with its object.
 enum Action {
     Get,
-    Put(String),
+    Put(String, Option<Ttl>),
     Del,
     Add(i64),
     Equal(String),
@@ -76,7 +78,10 @@ impl Step {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (table, key, action) = match words[..] {
             ["get", table, key] => (table, key, Action::Get),
-            ["put", table, key, value] => (table, key, Action::Put(value.to_owned())),
+            ["put", table, key, value] => (table, key, Action::Put(value.to_owned(), None)),
+            ["put", table, key, value, "--ttl", ttl] => {
+                (table, key, Action::Put(value.to_owned(), Some(time_to_live(ttl)?)))
+            }
             ["del", table, key] => (table, key, Action::Del),
             ["add", table, key, number] => {
                 let number = number.parse();
@@ -87,7 +92,8 @@ impl Step {
             ["equal", table, key, value] => (table, key, Action::Equal(value.to_owned())),
             ["absent", table, key] => (table, key, Action::Absent),
             [name @ ("get" | "del" | "absent"), ..] => bail!("want: {name} TABLE KEY"),
-            [name @ ("put" | "equal"), ..] => bail!("want: {name} TABLE KEY VALUE"),
+            ["put", ..] => bail!("want: put TABLE KEY VALUE [--ttl TIME]"),
+            ["equal", ..] => bail!("want: equal TABLE KEY VALUE"),
             ["add", ..] => bail!("want: add TABLE KEY NUMBER"),
             [name, ..] => bail!("no step {name:?}; there are get, put, del, add, equal and absent"),
             [] => bail!("an empty step"),
@@ -183,7 +189,7 @@ fn execute(
     let objects: Vec<_> =
         steps.iter().map(|step| (tables[&step.table], step.key.as_bytes())).collect();
     // One request to each server reads all objects that are needed.
-    let needed = |(step, _): &(&Step, _)| !matches!(step.action, Action::Put(_) | Action::Del);
+    let needed = |(step, _): &(&Step, _)| !matches!(step.action, Action::Put(..) | Action::Del);
     let needed: Vec<_> =
         steps.iter().zip(&objects).filter(needed).map(|(_, object)| *object).collect();
     transaction.get_many(&needed)?;
@@ -195,7 +201,8 @@ fn execute(
         };
         match action {
             Action::Get => values.push(transaction.get(table, key)?),
-            Action::Put(value) => transaction.put(table, key, value.as_str()),
+            Action::Put(value, None) => transaction.put(table, key, value.as_str()),
+            Action::Put(value, Some(ttl)) => transaction.put_for(table, key, value.as_str(), *ttl),
             Action::Del => transaction.remove(table, key),
             Action::Add(number) => {
                 let value = transaction.get(table, key)?;
