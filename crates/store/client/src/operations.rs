@@ -294,9 +294,12 @@ macro_rules! operations {
             /// refuses (a limit is reached, or this client has no right), or no answer arrives in
             /// time.
             fn create_table(name: &str) -> Table {
-                Operation::new(Request::CreateTable { name, options: TableOptions::default() }, one_table)
-                    .named(name)
-                    .then(learn)
+                Operation::new(
+                    Request::CreateTable { name, options: TableOptions::default() },
+                    one_table,
+                )
+                .named(name)
+                .then(learn)
             }
 
             /// Makes a table like [`create_table`](Self::create_table), with a number of tablets,

@@ -144,8 +144,8 @@ impl Log {
     /// object: those that change it, or, if `changes`, also those that only depend on it.
     ///
     /// If there is no such object, those that depend on it exclude all others. The object may have
-    /// expired while the log was restored: a client that found none could conclude that the transaction
-    /// was committed before, and read another of its objects that is not locked yet.
+    /// expired while the log was restored: a client that found none could conclude that the
+    /// transaction was committed before, and read another of its objects that is not locked yet.
     #[must_use]
     pub fn is_locked(&self, table: u32, key: &[u8], changes: bool) -> bool {
         if self.prepared.is_empty() {

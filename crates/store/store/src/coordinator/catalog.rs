@@ -454,16 +454,18 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// Creates a table, or finds it if there is a table of that name. The number of tablets is lowered to [`MAX_TABLETS`]; zero means one for each candidate that is
-    /// used, but at most 16. Each tablet goes to the candidate that has the fewest tablets.
-    /// Candidates that are being drained are used only if there are no others. A server whose log
-    /// is only on its own disk can serve only whole tables, and is used only if no candidate
-    /// replicates its log.
+    /// Creates a table, or finds it if there is a table of that name. The number of tablets is
+    /// lowered to [`MAX_TABLETS`]; zero means one for each candidate that is used, but at most 16.
+    /// Each tablet goes to the candidate that has the fewest tablets. Candidates that are being
+    /// drained are used only if there are no others. A server whose log is only on its own disk can
+    /// serve only whole tables, and is used only if no candidate replicates its log.
     ///
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
-    /// cluster has as many tables or tablets as it can have, or several tablets are requested and
-    /// no candidate replicates its log; other [`Refusal`]s when the metadata cannot be changed.
+    /// cluster has as many tables or tablets as it can have, several tablets are requested and no
+    /// candidate replicates its log, or the table exists with another
+    /// [`when_full`](TableOptions::when_full); other [`Refusal`]s when the metadata cannot be
+    /// changed.
     pub fn create(
         &mut self,
         name: &str,

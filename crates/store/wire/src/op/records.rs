@@ -33,8 +33,8 @@ pub struct TabletRecord {
     pub locator: String,
 }
 
-/// What becomes of a table's objects when a write, of whatever table, finds no room in the memory or
-/// on the disk of its server.
+/// What becomes of a table's objects when a write, of whatever table, finds no room in the memory
+/// or on the disk of its server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u8)]
 pub enum WhenFull {

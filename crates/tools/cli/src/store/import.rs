@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sprat_client::{Client, Condition, Table, Ticket};
+use sprat_client::{Client, Condition, Error as ClientError, Table, Ticket};
 use sprat_transfer::{
     Column, CsvImport, CsvSource, Error, Item, ItemSink, ItemSource, JsonlImport, JsonlSource,
     JsonlValue, LargePolicy, Omitted, TreeSource, pump,
@@ -82,7 +82,10 @@ const WINDOW_BYTES: usize = 4 << 20;
 pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
     let mut source = open(args)?;
     let mut client = connect(&args.connect)?;
-    let table = client.create_table(&args.table)?;
+    let table = match client.table(&args.table) {
+        Err(ClientError::NoSuchTable(_)) => client.create_table(&args.table)?,
+        found => found?,
+    };
     let started = Instant::now();
     let bar = Bar::new(source.total_bytes(), args.quiet || args.json);
     let mut sink = TableSink::new(&mut client, table);
