@@ -95,18 +95,18 @@ fn moment(now: Instant) -> Range<Instant> {
     now..now
 }
 
-/// Runs operations, all in one moment. `spoil` may change the answer to one of them.
+/// Runs operations, all at the moment `now`. `spoil` may change the answer to one of them.
 fn play(
     operations: u64,
+    now: &Range<Instant>,
     spoil: &mut dyn FnMut(&Operation, &mut Outcome),
 ) -> (Model, Store, Result<(), Disagreement>) {
-    let during = moment(Instant::now());
     let (mut model, mut store, mut work) = (Model::default(), Store::default(), Work::new(7));
     for _ in 0..operations {
         let operation = work.draw(&model, |_| false);
         let mut outcome = store.answer(&operation);
         spoil(&operation, &mut outcome);
-        if let Err(disagreement) = model.verify(&operation, &outcome, &during) {
+        if let Err(disagreement) = model.verify(&operation, &outcome, now) {
             return (model, store, Err(disagreement));
         }
     }
@@ -117,7 +117,8 @@ fn play(
 fn a_correct_store_passes_with_any_operations() {
     let mut counts: HashMap<String, u64> = HashMap::new();
     let (mut longest, mut empty) = (0, 0);
-    let (model, store, judged) = play(20_000, &mut |operation, outcome| {
+    let now = moment(Instant::now());
+    let (model, store, judged) = play(20_000, &now, &mut |operation, outcome| {
         if let Action::Put { content: Content::Filled { len, .. }, .. } = operation.action {
             longest += u64::from(len == MAX_VALUE);
             empty += u64::from(len == 0);
@@ -128,7 +129,6 @@ fn a_correct_store_passes_with_any_operations() {
             .or_default() += 1;
     });
     judged.expect("right answers");
-    let now = moment(Instant::now());
     model.verify_all(store.rows().into_iter(), &now).expect("the same table");
     assert_eq!(model.len(), store.objects.len());
     // Every kind of answer must come often, since this test would otherwise check little.
@@ -153,7 +153,7 @@ fn any_wrong_answer_is_found_where_it_is_given() {
     for wanted in ["Found", "Missing", "Stored", "Summed", "Removed", "Conflict", "NotANumber"] {
         for way in 0..2 {
             let mut spoilt = None;
-            let (_, _, judged) = play(5000, &mut |operation, outcome| {
+            let (_, _, judged) = play(5000, &moment(Instant::now()), &mut |operation, outcome| {
                 if operation.number > 500
                     && spoilt.is_none()
                     && format!("{outcome:?}").starts_with(wanted)
@@ -196,8 +196,8 @@ fn any_wrong_answer_is_found_where_it_is_given() {
 
 #[test]
 fn any_difference_in_the_table_is_found() {
-    let (model, store, _) = play(2000, &mut |_, _| {});
     let now = moment(Instant::now());
+    let (model, store, _) = play(2000, &now, &mut |_, _| {});
     model.verify_all(store.rows().into_iter(), &now).expect("the same table");
     let at = store.rows().iter().position(|row| row.ttl.is_none()).expect("most never expire");
     let spoil = |how: &dyn Fn(&mut Vec<Row>)| {

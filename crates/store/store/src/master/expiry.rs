@@ -14,8 +14,8 @@ use sprat_wire::expiry::{NEVER, Time, time_record};
 use sprat_wire::once::COMPLETIONS;
 use std::time::Duration;
 
-/// Pause after an expired object could not be removed: a transaction locks it, or the log has no
-/// room.
+/// Pause after an expired object could not be removed: a transaction locks it, its tablet is being
+/// recovered, or the log has no room.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The time of a master, by which objects expire.
@@ -158,9 +158,10 @@ impl<D: Disk> Master<D> {
         for _ in 0..EXPIRED_AT_ONCE {
             let Some(due) = self.log.due() else { break };
             let (table, len) = (due.table, due.key.len());
-            let is_locked = self.log.has_prepared() && self.log.is_locked(table, due.key, true);
+            let stays = self.log.has_prepared() && self.log.is_locked(table, due.key, true)
+                || self.is_recovered(table, due.key);
             let before = self.log.position();
-            let removed = match is_locked {
+            let removed = match stays {
                 true => Ok(false),
                 false => self
                     .seal_if_short(MAX_ALONE + entry_len(len, size_of::<u64>(), NEVER), true)
@@ -176,6 +177,14 @@ impl<D: Disk> Master<D> {
             }
         }
         true
+    }
+
+    /// Returns whether an object is of a tablet that is being recovered. Such an object must not be
+    /// removed before the tablet is whole: an older version of it, which may not expire, would be
+    /// replayed later.
+    fn is_recovered(&self, table: u32, key: &[u8]) -> bool {
+        let mut tablets = self.recoveries.tablets().filter(|tablet| tablet.table == table);
+        tablets.any(|tablet| tablet.range.contains(self.log.hash(table, key).reverse_bits()))
     }
 
     /// Returns when the next object expires.
