@@ -319,8 +319,8 @@ impl History {
             // A transaction's client has its answer before the servers write the changes.
             let is_late = call.returned == OPEN || call.response == Response::Committed;
             let settled = if is_late { SETTLED } else { Duration::ZERO };
-            // Before the next call there may be pages of scans, which are no calls. So the moment is
-            // the one after the last call.
+            // Before the next call there may be pages of scans, which are no calls. So the moment
+            // is the one after the last call.
             let after = self.operations.partition_point(|other| other.began < began);
             let before = self.operations[..after].last();
             let invoked = before.map_or(0, |other| other.invoked + 1);

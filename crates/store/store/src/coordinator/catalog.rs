@@ -268,7 +268,7 @@ impl<M: Metadata> Catalog<M> {
     /// Writes all rows into empty metadata, to continue the cluster from a copy of its catalog. The
     /// copy may be older than the last ids and version that the coordinator gave out, so the new
     /// ids and version begin far above those in the copy. Servers that have seen a version in
-    /// between are refused ([`lacks`](Self::lacks)).
+    /// between are refused.
     ///
     /// # Errors
     /// If the metadata are not empty, or cannot be written.
