@@ -4,10 +4,9 @@
 //! version of the last acknowledged operation, so the model knows whether a condition holds. An
 //! overwrite has the next version; a new object has a higher version than its key ever had. An
 //! object with a time to live may be missing from a second before its end on, and must be missing a
-//! second after it. At most
-//! one operation may be in progress for each object; [`Run`] ensures that. [`Run`] also keeps
-//! several additions to one number in progress, which shows whether any is executed twice or not at
-//! all.
+//! second after it. At most one operation may be in progress for each object; [`Run`] ensures that.
+//! [`Run`] also keeps several additions to one number in progress, which shows whether any is
+//! executed twice or not at all.
 
 mod content;
 mod model;

@@ -53,8 +53,8 @@ impl ObjectState {
         self.content.map(|_| self.version)
     }
 
-    /// Returns the states that the object may have had at some moment of an operation: it is there,
-    /// or has expired, or either.
+    /// Returns the states that the object may have had at some moment of an operation, one or two:
+    /// first that it is there, then that it has expired.
     fn during(self, Range { start, end }: &Range<Instant>) -> impl Iterator<Item = Self> {
         let is_there = self.expires.is_none_or(|(_, latest)| *start <= latest);
         let is_gone = self.expires.is_some_and(|(earliest, _)| *end >= earliest);
@@ -177,13 +177,10 @@ impl Model {
             // A row counts once: removing its state makes a second one unexpected.
             let known = left.remove(&key).unwrap_or_default();
             let outcome = Outcome::Found { version, value };
-            let mut states = known.during(during).map(|state| Self::expect(state, Action::Get));
-            let first = states.next().expect("there or gone");
-            let is_found = |expected: ExpectedAnswer| {
-                expected.after(known, (Action::Get, &outcome), during).is_some()
-            };
-            if !is_found(first) && !states.any(is_found) {
-                return Err(wrong(&key, first.to_string(), first.describe(&outcome)));
+            let state = known.during(during).next().expect("there or gone");
+            let expected = Self::expect(state, Action::Get);
+            if expected.after(state, (Action::Get, &outcome), during).is_none() {
+                return Err(wrong(&key, expected.to_string(), expected.describe(&outcome)));
             }
         }
         let missed = left

@@ -30,14 +30,20 @@ pub(crate) fn backoff(failures: u32) -> Duration {
 /// The results of a batch, and whether one server executed all of it at one moment.
 pub(crate) type BatchResults = (Vec<Result<BatchResult, Error>>, bool);
 
+/// What a transaction does to an object.
+#[derive(Debug)]
+enum Change {
+    Put(Vec<u8>, Option<Ttl>),
+    Remove,
+}
+
 /// An object of a transaction.
 #[derive(Debug, Default)]
 struct Touched {
     /// The object as it was read, `None` for no object; the outer `None` if it was not read.
     read: Option<Option<Object>>,
-    /// The new value and its time to live, `None` to remove the object; the outer `None` if it is
-    /// not changed.
-    change: Option<Option<(Vec<u8>, Option<Ttl>)>>,
+    /// `None` if it is not changed.
+    change: Option<Change>,
 }
 
 /// The objects of a transaction.
@@ -69,22 +75,19 @@ impl Touches {
     #[expect(clippy::option_option, reason = "see above")]
     fn seen(&self, table: Table, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let touched = self.objects.get(&(table.0, key.to_vec()))?;
-        let read = || Some(touched.read.as_ref()?.as_ref().map(|object| object.value.clone()));
-        let change = touched.change.as_ref();
-        let change = change.map(|change| change.as_ref().map(|(value, _)| value.clone()));
-        change.or_else(read)
+        match &touched.change {
+            Some(Change::Put(value, _)) => Some(Some(value.clone())),
+            Some(Change::Remove) => Some(None),
+            None => Some(touched.read.as_ref()?.as_ref().map(|object| object.value.clone())),
+        }
     }
 
     fn note_read(&mut self, table: Table, key: &[u8], object: Option<Object>) {
         self.at(table, key).read.get_or_insert(object);
     }
 
-    fn note_put(&mut self, table: Table, key: &[u8], value: Vec<u8>, ttl: Option<Ttl>) {
-        self.at(table, key).change = Some(Some((value, ttl)));
-    }
-
-    fn note_remove(&mut self, table: Table, key: &[u8]) {
-        self.at(table, key).change = Some(None);
+    fn note_change(&mut self, table: Table, key: &[u8], change: Change) {
+        self.at(table, key).change = Some(change);
     }
 
     /// Returns those of some objects that the transaction has neither read nor changed.
@@ -167,8 +170,8 @@ fn operation<'a>(
     };
     let action = match &touched.change {
         None => TransactionAction::Check,
-        Some(None) => TransactionAction::Remove,
-        Some(Some((value, ttl))) => TransactionAction::Write(value, *ttl),
+        Some(Change::Remove) => TransactionAction::Remove,
+        Some(Change::Put(value, ttl)) => TransactionAction::Write(value, *ttl),
     };
     TransactionOperation { table: *table, key, condition, action }
 }
@@ -211,18 +214,18 @@ impl Transaction<'_> {
     /// Stores an object when the transaction is committed, replacing the one of that key if there
     /// is one. The object never expires, even if the one it replaces would.
     pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
-        self.touches.note_put(table, key, value.into(), None);
+        self.touches.note_change(table, key, Change::Put(value.into(), None));
     }
 
     /// Stores an object like [`put`](Self::put), which expires after this time, counted from when
     /// its server writes it.
     pub fn put_for(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>, ttl: Ttl) {
-        self.touches.note_put(table, key, value.into(), Some(ttl));
+        self.touches.note_change(table, key, Change::Put(value.into(), Some(ttl)));
     }
 
     /// Removes an object when the transaction is committed, if there is one.
     pub fn remove(&mut self, table: Table, key: &[u8]) {
-        self.touches.note_remove(table, key);
+        self.touches.note_change(table, key, Change::Remove);
     }
 }
 
@@ -263,17 +266,17 @@ impl AsyncTransaction {
 
     /// Stores an object when the transaction is committed: see [`Transaction::put`].
     pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>) {
-        self.touches.note_put(table, key, value.into(), None);
+        self.touches.note_change(table, key, Change::Put(value.into(), None));
     }
 
     /// Stores an object that expires: see [`Transaction::put_for`].
     pub fn put_for(&mut self, table: Table, key: &[u8], value: impl Into<Vec<u8>>, ttl: Ttl) {
-        self.touches.note_put(table, key, value.into(), Some(ttl));
+        self.touches.note_change(table, key, Change::Put(value.into(), Some(ttl)));
     }
 
     /// Removes an object when the transaction is committed: see [`Transaction::remove`].
     pub fn remove(&mut self, table: Table, key: &[u8]) {
-        self.touches.note_remove(table, key);
+        self.touches.note_change(table, key, Change::Remove);
     }
 }
 

@@ -12,7 +12,7 @@
 //! [`PASSED_AT_ONCE`] objects without finding one, it takes the last of them, so that no write
 //! waits for a whole round.
 
-use crate::log::{Full, Log, Ref, hash_at};
+use crate::log::{Appender, Full, Log, Ref, hash_at};
 use sprat_wire::tablet::Tablet;
 
 /// The largest number of objects that one write evicts. A write that needs more room asks for a
@@ -81,7 +81,7 @@ impl Log {
     ) -> Result<usize, Full> {
         for _ in 0..EVICTED_AT_ONCE {
             let room = self.admit(hash, table, key, len);
-            match room.and_then(|()| self.make_room(len, crate::log::Appender::Writer)) {
+            match room.and_then(|()| self.make_room(len, Appender::Writer)) {
                 Err(full @ (Full::Memory | Full::Disk)) => {
                     if self.evictions.tablets.is_empty() || !self.fits_segment(len) {
                         return Err(full);

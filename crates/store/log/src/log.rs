@@ -61,7 +61,8 @@ pub enum Full {
     #[error("the disk is full")]
     Disk,
     /// There is no room now, but there may be room after more of the log is durable or pins are
-    /// released, because dead data can be cleaned then. Retry after either has happened.
+    /// released, because dead data can be cleaned then. Retry after either has happened, or at once
+    /// if some objects [give way](Log::set_evictable): each attempt evicts a limited number.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }

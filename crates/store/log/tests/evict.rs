@@ -25,13 +25,14 @@ fn key(number: usize) -> [u8; 8] {
 
 /// Writes an object, and waits for the disk and for the hand as a client does that tries again.
 fn put(log: &mut Log, disk: &mut Disk, table: u32, key: &[u8]) -> Result<(), Full> {
-    loop {
+    for _ in 0..1000 {
         match log.put(table, key, &VALUE) {
             Ok(_) => return Ok(()),
             Err(Full::Replication) => disk.settle(log),
             Err(full) => return Err(full),
         }
     }
+    panic!("neither room nor an end: {:?}", log.stats())
 }
 
 /// Reads an object as a master does; returns whether it is there.

@@ -133,7 +133,7 @@ impl<M: Metadata> Catalog<M> {
         let mut catalog = Self { metadata: Some(metadata), ..Self::absent() };
         if rows.is_empty() {
             catalog.cluster = new_cluster;
-            let row = catalog.counters((1, 1), 1, Total::default());
+            let row = catalog.counters(1, 1, 1, Total::default());
             let metadata = catalog.metadata.as_mut().expect("just given");
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
             return Ok(catalog);
@@ -254,7 +254,7 @@ impl<M: Metadata> Catalog<M> {
     pub fn copy(&self) -> Vec<u8> {
         let rows = self.rows();
         let counters =
-            self.counters((self.next_table, self.next_server), self.version, Total::of(&rows));
+            self.counters(self.next_table, self.next_server, self.version, Total::of(&rows));
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
@@ -283,7 +283,7 @@ impl<M: Metadata> Catalog<M> {
             (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
         self.rebuilt_from = self.version;
         let rows = self.rows();
-        let counters = self.counters((next_table, next_server), version, Total::of(&rows));
+        let counters = self.counters(next_table, next_server, version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
         // The counters are written last, because no catalog can be opened without them if this is
         // interrupted.
@@ -307,12 +307,7 @@ impl<M: Metadata> Catalog<M> {
     }
 
     /// Makes the row of counters, with its checksum. `total` is the total of the other rows.
-    fn counters(
-        &self,
-        (next_table, next_server): (u32, u32),
-        version: u64,
-        total: Total,
-    ) -> Change {
+    fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
         let counters = Counters {
             cluster: self.cluster,
             next_table,
@@ -417,8 +412,7 @@ impl<M: Metadata> Catalog<M> {
 
     /// Returns the id and name of each table of which a server has tablets.
     pub fn names_of(&self, server: u32) -> Vec<(u32, String)> {
-        let is_its = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == server);
-        let its = self.tables.iter().filter(|(_, parts)| is_its(parts));
+        let its = self.tables.iter().filter(|(_, parts)| parts.is_on(server));
         its.map(|(name, parts)| (parts.id, name.clone())).collect()
     }
 
@@ -428,11 +422,9 @@ impl<M: Metadata> Catalog<M> {
         let arrives = |id: u32| {
             self.moves.values().any(|order| order.to == server && order.tablet.table == id)
         };
-        let is_its = |parts: &&TableEntry| {
-            parts.parts.iter().any(|part| part.server == server) || arrives(parts.id)
-        };
         let evicting = self.tables.values().filter(|parts| parts.when_full == WhenFull::Evict);
-        evicting.filter(is_its).map(|parts| parts.id).collect()
+        let its = evicting.filter(|parts| parts.is_on(server) || arrives(parts.id));
+        its.map(|parts| parts.id).collect()
     }
 
     fn record(&self, name: &str, parts: &TableEntry) -> TableRecord {
@@ -668,13 +660,12 @@ impl<M: Metadata> Catalog<M> {
             .map(|(name, parts)| (name.clone(), taken(parts)))
             .filter(|(name, parts)| self.tables[name] != *parts)
             .collect();
-        let has_some = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == gone);
         let keeps_some = |(name, parts): (&String, &TableEntry)| match changed
             .iter()
             .find(|(other, _)| other == name)
         {
-            Some((_, parts)) => has_some(parts),
-            None => has_some(parts),
+            Some((_, parts)) => parts.is_on(gone),
+            None => parts.is_on(gone),
         };
         let last = !self.tables.iter().any(keeps_some);
         // Each portion leaves room for the counters, and for the row of the server to be removed.
@@ -736,7 +727,7 @@ impl<M: Metadata> Catalog<M> {
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
         let counters =
-            self.counters((next_table, next_server), version, self.checksums.total_after(&changes));
+            self.counters(next_table, next_server, version, self.checksums.total_after(&changes));
         let sealed: Vec<Change> = changes.iter().cloned().map(seal).chain([counters]).collect();
         self.metadata.as_mut().ok_or_else(Self::not_leading)?.apply(&sealed)?;
         self.checksums.change(&changes);

@@ -34,6 +34,11 @@ pub(super) struct TableEntry {
 }
 
 impl TableEntry {
+    /// Returns whether a server has tablets of this table.
+    pub(super) fn is_on(&self, server: u32) -> bool {
+        self.parts.iter().any(|part| part.server == server)
+    }
+
     pub(super) fn tablets(&self) -> impl Iterator<Item = OwnedTablet> {
         let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
         self.parts.iter().zip(ends).map(|(part, last)| OwnedTablet {

@@ -184,7 +184,7 @@ fn objects_of_a_cache_give_way_when_memory_is_full() {
     let expected = [("cache", WhenFull::Evict), ("kept", WhenFull::Refuse)];
     assert_eq!(listed, expected.map(|(name, when_full)| (name.to_owned(), when_full)));
 
-    // Three times as much as the memory holds, half of it in the table whose objects stay.
+    // Twice as much as the memory holds, a fifth of it in the table whose objects stay.
     let value = vec![7; 100_000];
     let objects = 1000;
     for number in 0u32..objects {

@@ -46,8 +46,8 @@ pub struct Assignment {
     pub names: Vec<(u32, String)>,
     /// Moves of tablets from or to this server.
     pub moves: Vec<MoveOrder>,
-    /// Ids of those tables that the server serves whose objects are
-    /// [evicted](super::WhenFull::Evict).
+    /// Ids of the tables whose objects are [evicted](super::WhenFull::Evict) and of which the
+    /// server has tablets, or gets some.
     pub evicting: Vec<u32>,
 }
 

@@ -61,7 +61,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let mut bench = Bench::new(&server, &workload)?;
         let empty = usage::rss_bytes(server.pid())?;
         bench.fill(0..objects, |_| None)?;
-        usage::rss_bytes(server.pid())? - empty
+        usage::rss_bytes(server.pid())?.saturating_sub(empty)
     };
 
     let server = sprat.launch(&setup)?;
