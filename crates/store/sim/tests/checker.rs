@@ -68,13 +68,13 @@ fn reads_return_the_last_write() {
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, found(2, 1))]));
 }
 
-/// Makes a history of a write with a time to live of ten seconds, and of reads that begin some
-/// seconds after it and have these responses.
-fn expiring(reads: &[(u64, Response)]) -> History {
+/// Makes a history of a write with a time to live of ten seconds and this response, and of reads
+/// that begin some seconds after it and have these responses.
+fn expiring(written: Response, reads: &[(u64, Response)]) -> History {
     let mut history = History::default();
     let number = history.invoke(Nanos(0), 0, NAME, write(1));
     history.set_ttl(number, Duration::from_secs(10));
-    history.respond(Nanos(0), number, done(1));
+    history.respond(Nanos(0), number, written);
     for &(seconds, response) in reads {
         let now = Nanos(0) + Duration::from_secs(seconds);
         let number = history.invoke(now, 0, NAME, Action::Read);
@@ -85,18 +85,57 @@ fn expiring(reads: &[(u64, Response)]) -> History {
 
 #[test]
 fn an_object_expires_once_and_in_time() {
-    accepts(&expiring(&[(5, found(1, 1)), (10, found(1, 1)), (12, Response::Absent)]));
-    accepts(&expiring(&[(9, Response::Absent), (20, Response::Absent)]));
-    rejects(&expiring(&[(5, Response::Absent)]));
-    rejects(&expiring(&[(9, Response::Absent), (10, found(1, 1))]));
-    let violation = check(&expiring(&[(12, found(1, 1))]), SEED, KEYS).expect_err("it is too late");
+    accepts(&expiring(done(1), &[(5, found(1, 1)), (10, found(1, 1)), (12, Response::Absent)]));
+    accepts(&expiring(done(1), &[(9, Response::Absent), (20, Response::Absent)]));
+    rejects(&expiring(done(1), &[(5, Response::Absent)]));
+    rejects(&expiring(done(1), &[(9, Response::Absent), (10, found(1, 1))]));
+    let violation =
+        check(&expiring(done(1), &[(12, found(1, 1))]), SEED, KEYS).expect_err("it is too late");
     assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
     // A write that replaces the object makes it permanent.
-    let mut replaced = expiring(&[(5, found(1, 1))]);
+    let mut replaced = expiring(done(1), &[(5, found(1, 1))]);
     call(&mut replaced, write(2), done(2));
     let number = replaced.invoke(Nanos(0) + Duration::from_secs(60), 0, NAME, Action::Read);
     replaced.respond(Nanos(0) + Duration::from_secs(60), number, found(2, 2));
     accepts(&replaced);
+}
+
+#[test]
+fn a_change_that_came_late_expires_late() {
+    // Its client has given it up. The server that had prepared it failed, and it was written when
+    // the tablet was recovered.
+    let late = |reads: &[_]| expiring(Response::Unknown, reads);
+    accepts(&late(&[(40, found(1, 1)), (51, found(1, 1)), (52, Response::Absent)]));
+    accepts(&late(&[(40, Response::Absent)]));
+    let violation = check(&late(&[(40, found(1, 1)), (52, found(1, 1))]), SEED, KEYS)
+        .expect_err("the last read is too late");
+    assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
+}
+
+/// The server that has prepared a change fails, and the object expires before it is recovered.
+#[test]
+fn a_prepared_change_of_an_object_that_expires_gets_any_later_version() {
+    let changed = |of_transaction: bool, reads: &[(u64, Response)]| {
+        let mut history = expiring(done(1), &[(5, found(1, 1))]);
+        let action = write_if(2, Condition::Version(1));
+        let number = history.invoke(Nanos(0) + Duration::from_secs(8), 1, NAME, action);
+        if of_transaction {
+            history.transact(&[number]);
+        }
+        for &(seconds, response) in reads {
+            let now = Nanos(0) + Duration::from_secs(seconds);
+            let number = history.invoke(now, 0, NAME, Action::Read);
+            history.respond(now, number, response);
+        }
+        history
+    };
+    accepts(&changed(true, &[(12, found(7, 2))]));
+    accepts(&changed(false, &[(12, found(2, 2))]));
+    rejects(&changed(false, &[(12, found(7, 2))]));
+    // It has not expired yet.
+    rejects(&changed(true, &[(8, found(7, 2))]));
+    // Who finds no object knows that the transaction cannot be committed any more.
+    rejects(&changed(true, &[(11, Response::Absent), (12, found(7, 2))]));
 }
 
 #[test]
@@ -305,7 +344,7 @@ const OTHER: ObjectName = ObjectName { table: 1, key: 2 };
 fn transaction(history: &mut History, parts: &[(ObjectName, Action, Response)]) {
     let invoke = |&(name, action, _): &_| history.invoke(Nanos(0), 0, name, action);
     let numbers: Vec<usize> = parts.iter().map(invoke).collect();
-    history.transactions.push(numbers.clone());
+    history.transact(&numbers);
     for (number, (_, _, response)) in numbers.into_iter().zip(parts) {
         history.respond(Nanos(0), number, *response);
     }
@@ -345,7 +384,7 @@ fn a_transaction_is_seen_whole_or_not_at_all() {
     // A reader that overlaps the transaction and sees half of it.
     let mut history = two_objects();
     let reads = [NAME, OTHER].map(|name| history.invoke(Nanos(0), 1, name, Action::Read));
-    history.transactions.push(reads.to_vec());
+    history.transact(&reads);
     transaction(&mut history, &[overwrite(NAME, 3, 1), overwrite(OTHER, 4, 1)]);
     let mut whole = history.clone();
     for (history, other) in [(&mut whole, found(1, 2)), (&mut history, found(2, 4))] {
@@ -365,7 +404,7 @@ fn write_skew_is_a_cycle() {
             history.invoke(Nanos(0), 0, reads, Action::Read),
             history.invoke(Nanos(0), 0, writes, write_if(id, Condition::Version(1))),
         ];
-        history.transactions.push(numbers.to_vec());
+        history.transact(&numbers);
         numbers
     };
     let first = skew(&mut history, NAME, OTHER, 3);
@@ -390,7 +429,7 @@ fn two_transactions_cannot_make_one_version() {
 fn a_removal_without_a_version_may_remove_nothing() {
     let mut history = History::default();
     let number = history.invoke(Nanos(0), 0, NAME, REMOVE);
-    history.transactions.push(vec![number]);
+    history.transact(&[number]);
     call(&mut history, write(1), done(1));
     history.respond(Nanos(0), number, Response::Committed);
     let mut removed = history.clone();

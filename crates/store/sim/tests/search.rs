@@ -38,7 +38,7 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         call.invoked < first.0 && lasts
     };
     rest().filter(|&index| may(&calls[index])).any(|index| {
-        let after = state.after(calls[index].action, calls[index].response);
+        let after = state.after(&calls[index]);
         after.is_some_and(|after| fits(calls, done | 1 << index, after))
     })
 }
@@ -152,6 +152,7 @@ fn history(random: &mut Random) -> Vec<Operation> {
             began: Nanos(invoked * TICK),
             ended: Nanos(returned.min(moment + 1) * TICK),
             response,
+            of_transaction: random.chance(1, 4),
         });
     }
     calls

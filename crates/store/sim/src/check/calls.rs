@@ -64,7 +64,9 @@ impl Calls {
             });
         let may_precede = may_precede.collect();
         let same = |one: &Operation, other: &Operation| {
-            one.action == other.action && one.ended <= other.ended
+            one.action == other.action
+                && one.of_transaction == other.of_transaction
+                && one.ended <= other.ended
         };
         let equivalent =
             |index: usize| (0..index).rev().find(|&other| same(&open[other], &open[index]));
@@ -182,7 +184,7 @@ impl Calls {
     /// what was read later.
     pub(super) fn after(&self, call: u32, state: State) -> Option<State> {
         let operation = &self.calls[index(call)];
-        let after = state.after(operation.action, operation.response)?;
+        let after = state.after(operation)?;
         if let Some((version, value)) = after.known() {
             let new = !self.is_answered(call) && after != state;
             let of_another = new && self.created.contains(&version);

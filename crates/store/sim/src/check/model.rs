@@ -2,7 +2,7 @@
 //! a version above all that its key has ever had. After a call whose response does not show a
 //! version, the version is only known to be above a lower bound, until another response shows it.
 
-use crate::history::{Action, Response, Value};
+use crate::history::{Action, Operation, Response, Value};
 use sprat_wire::op::Condition;
 
 /// The state of an object in the model.
@@ -14,11 +14,13 @@ pub struct State {
     version: u64,
     /// Whether `version` is exact.
     exact: bool,
+    /// Whether the object has expired, and no call has come since.
+    expired: bool,
 }
 
 impl State {
     /// An object that never existed.
-    pub const NEVER: Self = Self { value: None, version: 0, exact: true };
+    pub const NEVER: Self = Self { value: None, version: 0, exact: true, expired: false };
 
     /// Returns the state if the object has version `version`; `None` if that is impossible.
     fn with_version(self, version: u64) -> Option<Self> {
@@ -27,8 +29,16 @@ impl State {
     }
 
     /// Returns the state if the condition holds; `None` if it cannot hold.
-    fn given(self, condition: Condition) -> Option<Self> {
+    ///
+    /// A transaction's server checks a condition when it prepares the change. If it then fails, and
+    /// the object expires before it is recovered, the condition held nevertheless: no call came in
+    /// between (seed 1 of 10,000 operations).
+    fn given(self, condition: Condition, of_transaction: bool) -> Option<Self> {
         match condition {
+            Condition::Exists if self.expired && of_transaction => Some(self),
+            Condition::Version(version) if self.expired && of_transaction => {
+                (version >= self.version).then_some(Self { version, ..self })
+            }
             Condition::None => Some(self),
             Condition::Absent => self.value.is_none().then_some(self),
             Condition::Exists => self.value.is_some().then_some(self),
@@ -59,7 +69,7 @@ impl State {
             (None, Some(_)) => return None,
             (None, None) => (self.version, false),
         };
-        Some(Self { value, version, exact })
+        Some(Self { value, version, exact, expired: false })
     }
 
     fn removed(self, response: Option<u64>) -> Option<Self> {
@@ -68,7 +78,7 @@ impl State {
             None => self.value.is_some().then_some(self)?,
         };
         let version = if was.exact { was.version } else { was.version + 1 };
-        Some(Self { value: None, version, exact: true })
+        Some(Self { value: None, version, exact: true, expired: false })
     }
 
     fn number(self) -> Option<i64> {
@@ -94,30 +104,36 @@ impl State {
     /// Returns the state after a call that took place and had this response; `None` if the response
     /// is impossible.
     #[must_use]
-    pub fn after(self, action: Action, response: Response) -> Option<Self> {
+    pub fn after(self, call: &Operation) -> Option<Self> {
+        let after = self.changed(call)?;
+        Some(Self { expired: matches!(call.action, Action::Expire { .. }), ..after })
+    }
+
+    fn changed(self, call: &Operation) -> Option<Self> {
+        let Operation { action, response, of_transaction, .. } = *call;
         match (action, response) {
             (Action::Read, Response::Found { version, value }) if self.value == Some(value) => {
                 self.with_version(version)
             }
             (Action::Read, Response::Absent) => self.value.is_none().then_some(self),
             (Action::Write { value, condition }, Response::Done { version }) => {
-                self.given(condition)?.written(value, Some(version))
+                self.given(condition, of_transaction)?.written(value, Some(version))
             }
             (Action::Write { value, condition }, Response::Unknown | Response::Committed) => {
-                self.given(condition)?.written(value, None)
+                self.given(condition, of_transaction)?.written(value, None)
             }
             (Action::Remove { condition }, Response::Done { version }) => {
-                self.given(condition)?.removed(Some(version))
+                self.given(condition, of_transaction)?.removed(Some(version))
             }
             (Action::Remove { condition }, Response::Unknown) => {
-                self.given(condition)?.removed(None)
+                self.given(condition, of_transaction)?.removed(None)
             }
             (Action::Remove { condition }, Response::Committed) => {
-                let state = self.given(condition)?;
+                let state = self.given(condition, of_transaction)?;
                 if state.value.is_some() { state.removed(None) } else { Some(state) }
             }
             (Action::Remove { condition }, Response::Absent) => {
-                self.given(condition).filter(|state| state.value.is_none())
+                self.given(condition, of_transaction).filter(|state| state.value.is_none())
             }
             (
                 Action::Write { condition, .. } | Action::Remove { condition },

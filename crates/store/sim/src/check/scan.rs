@@ -62,6 +62,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             began: ended,
             ended,
             response,
+            of_transaction: false,
         }
     });
     Ok(reads.collect())

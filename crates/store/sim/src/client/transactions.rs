@@ -209,7 +209,7 @@ impl Client {
                 self.commit(now, number, transaction, shared);
             }
             None if self.core.answered_at_once(first, last, transaction.objects.len()) => {
-                shared.history.transactions.push(transaction.parts.clone());
+                shared.history.transact(&transaction.parts);
                 handle_commit(now, &transaction, None, shared);
             }
             None => {
@@ -228,7 +228,7 @@ impl Client {
                 };
                 let same = first.iter().zip(&transaction.objects).all(is_same);
                 let error = (!same).then_some(Error::TransactionConflict);
-                shared.history.transactions.push(transaction.parts.clone());
+                shared.history.transact(&transaction.parts);
                 handle_commit(now, &transaction, error, shared);
             }
         }
@@ -269,7 +269,7 @@ impl Client {
             }
             contents.push((name.bytes(), value, ttl));
         }
-        shared.history.transactions.push(transaction.parts.clone());
+        shared.history.transact(&transaction.parts);
         let operations = transaction.objects.iter().zip(&actions).zip(&contents);
         let operations: Vec<_> = operations
             .map(|((touched, action), (key, value, ttl))| TransactionOperation {
