@@ -177,9 +177,9 @@ fn two_copies_to_one_name_do_not_mix() {
     let slow = Options { limit: Some(2_000_000), ..options() };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| copy(&server.url(), &target, slow).0);
-        while !directory.path().join("file.sprat-part").exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        sprat_testing::until("the first copy has a partial file", || {
+            directory.path().join("file.sprat-part").exists()
+        });
         let second = copy(&server.url(), &target, options()).0.unwrap_err();
         assert!(second.to_string().contains("another transfer"), "{second}");
         first.join().unwrap().unwrap();

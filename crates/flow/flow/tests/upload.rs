@@ -1,6 +1,5 @@
 //! Tests files that are sent to a server: whole, in parts, after interruptions of either end, over
 //! existing files, and to servers that refuse.
-#![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Options, Outcome, Upload};
@@ -55,17 +54,12 @@ impl Receiver {
         names(self.directory.path())
     }
 
-    /// Returns the names in the directory when no connection uses any file any more.
-    fn names_at_rest(&self) -> Vec<String> {
-        let mut before = self.names();
-        loop {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.names();
-            if now == before {
-                return now;
-            }
-            before = now;
-        }
+    /// Waits until the directory has these names, sorted: until the server has noticed that
+    /// connections have ended, and has closed or removed its files.
+    fn until_names_are(&self, expected: &[&str]) {
+        sprat_testing::until(&format!("the server's directory has {expected:?}"), || {
+            self.names() == expected
+        });
     }
 
     /// Returns the number of bytes of files that were received, according to all answers.
@@ -204,7 +198,7 @@ fn a_refusal_is_heard_before_everything_is_sent() {
         assert!(matches!(outcome, Err(Error::Refused { status: 412, .. })), "{outcome:?}");
         assert_eq!(fs::read(receiver.path("file")).unwrap(), b"mine");
         assert_eq!(receiver.received(), 0);
-        assert_eq!(receiver.names_at_rest(), ["file"]);
+        receiver.until_names_are(&["file"]);
     }
 }
 
@@ -228,7 +222,7 @@ fn a_file_that_an_earlier_process_has_finished_is_no_failure() {
             Err(Error::Refused { status: 412, .. }) => assert!(!is_same, "it is there"),
             Err(error) => panic!("{error}"),
         }
-        assert_eq!(receiver.names_at_rest(), ["file"]);
+        receiver.until_names_are(&["file"]);
     }
 }
 
@@ -333,7 +327,7 @@ fn a_connection_that_breaks_costs_a_group_and_no_more() {
     assert_eq!(outcome.unwrap().progress.retries, 1, "{events:?}");
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
     assert!(receiver.received() < (bytes + 2 * MIB) as u64, "{} B came", receiver.received());
-    assert_eq!(receiver.names(), ["file"]);
+    receiver.until_names_are(&["file"]);
 }
 
 #[test]
@@ -350,7 +344,7 @@ fn a_path_that_breaks_before_every_megabyte_takes_the_file_all_the_same() {
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
     assert_eq!((outcome.progress.wrong, outcome.progress.retries >= 4), (0, true), "{events:?}");
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
-    assert_eq!(receiver.names_at_rest(), ["file"]);
+    receiver.until_names_are(&["file"]);
 }
 
 #[test]
@@ -364,7 +358,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     let impatient = || Options { retries: 0, ..options() };
     let error = send(&path, &url, impatient()).0.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
+    receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
     let (outcome, events) = send(&path, &url, options());
     assert_eq!(resumed(&events), 4 * MIB as u64, "the complete groups");
     outcome.unwrap();
@@ -373,7 +367,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     fs::remove_file(receiver.path("file")).unwrap();
     pipe.left.store(5 << 20, Ordering::Release);
     send(&path, &url, impatient()).0.unwrap_err();
-    receiver.names_at_rest();
+    receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
     let mut other = content(bytes);
     other[MIB] ^= 1;
     fs::write(&path, &other).unwrap();
@@ -381,7 +375,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     assert_eq!(resumed(&events), 0);
     outcome.unwrap();
     assert!(fs::read(receiver.path("file")).unwrap() == other);
-    assert_eq!(receiver.names_at_rest(), ["file"]);
+    receiver.until_names_are(&["file"]);
 }
 
 #[test]
@@ -440,7 +434,7 @@ fn a_file_that_changes_while_it_is_sent_is_sent_again() {
     outcome.unwrap();
     assert_eq!(over, 1);
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes - 1), "never a mixture");
-    assert_eq!(receiver.names_at_rest(), ["file"]);
+    receiver.until_names_are(&["file"]);
 }
 
 /// Overwrites some bytes of a file in place, and leaves the file's time unchanged.
@@ -464,13 +458,13 @@ fn a_part_that_was_damaged_at_the_server_is_sent_again() {
         let impatient = Options { retries: 0, ..options() };
         send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
         if at_rest {
-            assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
+            receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
         }
         damage(&receiver.path(".file.sprat-part"), 5000);
         let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
         assert!(fs::read(receiver.path("file")).unwrap() == content(bytes), "at rest: {at_rest}");
         assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
-        assert_eq!(receiver.names_at_rest(), ["file"]);
+        receiver.until_names_are(&["file"]);
     }
 }
 
