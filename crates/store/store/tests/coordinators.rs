@@ -361,6 +361,43 @@ fn a_suspended_leader_does_not_declare_servers_dead() {
     assert!(world.time_to_death(0, server) >= LEASE);
 }
 
+/// A write of its metadata may hold a coordinator up for about the length of a lease.
+#[test]
+fn a_leader_that_stood_still_answers_polls_before_it_declares_servers_dead() {
+    for is_early in [true, false] {
+        let mut world = World::new(1);
+        world.appoint(0);
+        let server = world.enlist(0);
+        let (_, version, _) = world.poll(0, server, 0);
+        let poll = Request::Assignments { server, known: version, seen: &ClusterSeen::default() };
+        let ask = |world: &mut World| {
+            world.core.submit_to(world.now, 1, world.targets[0], &poll, Nanos::NEVER).unwrap();
+            world.core.flush();
+        };
+        if is_early {
+            ask(&mut world);
+            world.run(STEP * 4);
+        }
+        world.paused[0] = true;
+        world.run(RENEWAL);
+        if !is_early {
+            ask(&mut world);
+        }
+        world.run(LEASE);
+        world.paused[0] = false;
+        let mut granted = false;
+        let until = world.now + 2 * RENEWAL;
+        while world.now < until {
+            world.step();
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                granted = answer.is_ok_and(|answer| answer.status == Status::Ok);
+            };
+            world.core.poll(world.now, sink).unwrap();
+        }
+        assert!(granted && world.is_alive(0, server), "polled early: {is_early}");
+    }
+}
+
 #[test]
 fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);

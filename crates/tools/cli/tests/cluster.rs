@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, free_port, sprat};
+use support::{PATIENCE, ServerProcess, free_port, leased_sprat, sprat};
 
 /// Number of servers, and number of replicas of each log.
 const SERVERS: usize = 4;
@@ -33,7 +33,7 @@ struct Coordinator(Child);
 
 impl Coordinator {
     fn start(locator: &str, data: &Path) -> Self {
-        let mut command = sprat();
+        let mut command = leased_sprat();
         command.args(["coordinator", "-C", locator, "--data"]).arg(data);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"))
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, ServerProcess, alone, free_port, run, sprat};
+use support::{PATIENCE, ServerProcess, alone, free_port, leased_sprat, run};
 
 const COORDINATORS: usize = 3;
 const SERVERS: usize = 3;
@@ -42,7 +42,7 @@ impl Coordinator {
     }
 
     fn start(&mut self, etcd: &str) {
-        let mut command = sprat();
+        let mut command = leased_sprat();
         command.args(["coordinator", "-C", &self.locator, "--etcd", etcd, "--name", "test"]);
         let log = File::options().create(true).append(true).open(&self.log).expect("a file");
         self.child =

@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, free_port, run, sprat};
+use support::{
+    CommandResult, PATIENCE, ServerProcess, TCP, UDP, free_port, leased_sprat, run, sprat,
+};
 
 /// Timeout of requests that get no answer.
 const SHORT: &str = "700ms";
@@ -159,7 +161,7 @@ impl Drop for Coordinator {
 }
 
 fn coordinator(locator: &str, data: &Path, identity: &str) -> Coordinator {
-    let mut command = sprat();
+    let mut command = leased_sprat();
     command.args(["coordinator", "-C", locator, "--identity", identity, "--data"]).arg(data);
     Coordinator(
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::small::SmallFilesystem;
-use support::{PATIENCE, ServerProcess, free_port, run, skip, sprat};
+use support::{PATIENCE, ServerProcess, free_port, leased_sprat, run, skip};
 
 /// Number of servers. They keep replicas of each other's logs. Some tests add a server later.
 const SERVERS: usize = 3;
@@ -177,7 +177,7 @@ fn coordinate(locator: &str, data: &Path) -> KilledOnDrop {
         .append(true)
         .open(data.with_extension("said"))
         .expect("a file");
-    let mut command = sprat();
+    let mut command = leased_sprat();
     command
         .args(["coordinator", "-C", locator, "--data"])
         .arg(data)

@@ -162,7 +162,12 @@ impl Membership {
     ) -> bool {
         let leased = catalog.server(server).is_some_and(|entry| entry.copies > 0 && !entry.dead);
         match self.contacts.get_mut(&server) {
-            Some(contact) => (contact.at, contact.applied) = (now, applied),
+            Some(contact) => {
+                (contact.at, contact.applied) = (now, applied);
+                // The poll is answered in the next iteration at the earliest. A coordinator whose
+                // disk was slow may find now that the lease is over.
+                contact.gone_at = contact.gone_at.max(now + LEASE);
+            }
             // The server got its lease from the previous leader, or before this coordinator's
             // restart.
             None if leased => {

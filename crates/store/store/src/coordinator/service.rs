@@ -603,6 +603,9 @@ impl<M: Metadata> Service for Coordinator<M> {
     fn poll(&mut self, now: Nanos) -> bool {
         self.take_leader_update(now);
         if self.leads(now) {
+            // First, because a coordinator that stood still for the length of a lease, in a slow
+            // write of its metadata, would declare servers dead whose polls have waited since.
+            self.answer_due(now);
             if self.behind.is_none() {
                 self.members.poll(now, &mut self.catalog);
             }
