@@ -7,9 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{
-    CommandResult, PATIENCE, ServerProcess, TCP, UDP, free_port, leased_sprat, run, sprat,
-};
+use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, free_port, leased_sprat, run};
 
 /// Timeout of requests that get no answer.
 const SHORT: &str = "700ms";
