@@ -54,12 +54,21 @@ impl Receiver {
         names(self.directory.path())
     }
 
-    /// Waits until the directory has these names, sorted: until the server has noticed that
-    /// connections have ended, and has closed or removed its files.
-    fn until_names_are(&self, expected: &[&str]) {
-        sprat_testing::until(&format!("the server's directory has {expected:?}"), || {
-            self.names() == expected
+    /// Waits until the server has read its connections to their ends and closed them. Then its
+    /// directory must have these names, sorted.
+    #[track_caller]
+    fn at_rest_has(&self, expected: &[&str]) {
+        let port = format!(":{:04X}", self.share.addresses()[0].port());
+        let is_open = |line: &str| {
+            let mut fields = line.split_whitespace().skip(1);
+            let (local, state) = (fields.next(), fields.nth(1));
+            // Established, or closed by the other end only.
+            local.is_some_and(|local| local.ends_with(&port)) && matches!(state, Some("01" | "08"))
+        };
+        sprat_testing::until("the server has closed its connections", || {
+            !fs::read_to_string("/proc/net/tcp").unwrap().lines().any(is_open)
         });
+        assert_eq!(self.names(), expected);
     }
 
     /// Returns the number of bytes of files that were received, according to all answers.
@@ -198,7 +207,7 @@ fn a_refusal_is_heard_before_everything_is_sent() {
         assert!(matches!(outcome, Err(Error::Refused { status: 412, .. })), "{outcome:?}");
         assert_eq!(fs::read(receiver.path("file")).unwrap(), b"mine");
         assert_eq!(receiver.received(), 0);
-        receiver.until_names_are(&["file"]);
+        receiver.at_rest_has(&["file"]);
     }
 }
 
@@ -222,7 +231,7 @@ fn a_file_that_an_earlier_process_has_finished_is_no_failure() {
             Err(Error::Refused { status: 412, .. }) => assert!(!is_same, "it is there"),
             Err(error) => panic!("{error}"),
         }
-        receiver.until_names_are(&["file"]);
+        receiver.at_rest_has(&["file"]);
     }
 }
 
@@ -327,7 +336,7 @@ fn a_connection_that_breaks_costs_a_group_and_no_more() {
     assert_eq!(outcome.unwrap().progress.retries, 1, "{events:?}");
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
     assert!(receiver.received() < (bytes + 2 * MIB) as u64, "{} B came", receiver.received());
-    receiver.until_names_are(&["file"]);
+    receiver.at_rest_has(&["file"]);
 }
 
 #[test]
@@ -344,7 +353,7 @@ fn a_path_that_breaks_before_every_megabyte_takes_the_file_all_the_same() {
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
     assert_eq!((outcome.progress.wrong, outcome.progress.retries >= 4), (0, true), "{events:?}");
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
-    receiver.until_names_are(&["file"]);
+    receiver.at_rest_has(&["file"]);
 }
 
 #[test]
@@ -358,7 +367,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     let impatient = || Options { retries: 0, ..options() };
     let error = send(&path, &url, impatient()).0.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
+    receiver.at_rest_has(&[".file.sprat-journal", ".file.sprat-part"]);
     let (outcome, events) = send(&path, &url, options());
     assert_eq!(resumed(&events), 4 * MIB as u64, "the complete groups");
     outcome.unwrap();
@@ -367,7 +376,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     fs::remove_file(receiver.path("file")).unwrap();
     pipe.left.store(5 << 20, Ordering::Release);
     send(&path, &url, impatient()).0.unwrap_err();
-    receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
+    receiver.at_rest_has(&[".file.sprat-journal", ".file.sprat-part"]);
     let mut other = content(bytes);
     other[MIB] ^= 1;
     fs::write(&path, &other).unwrap();
@@ -375,7 +384,7 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     assert_eq!(resumed(&events), 0);
     outcome.unwrap();
     assert!(fs::read(receiver.path("file")).unwrap() == other);
-    receiver.until_names_are(&["file"]);
+    receiver.at_rest_has(&["file"]);
 }
 
 #[test]
@@ -434,7 +443,7 @@ fn a_file_that_changes_while_it_is_sent_is_sent_again() {
     outcome.unwrap();
     assert_eq!(over, 1);
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes - 1), "never a mixture");
-    receiver.until_names_are(&["file"]);
+    receiver.at_rest_has(&["file"]);
 }
 
 /// Overwrites some bytes of a file in place, and leaves the file's time unchanged.
@@ -458,13 +467,13 @@ fn a_part_that_was_damaged_at_the_server_is_sent_again() {
         let impatient = Options { retries: 0, ..options() };
         send(&path, &format!("sprat://{}/file", pipe.address), impatient).0.unwrap_err();
         if at_rest {
-            receiver.until_names_are(&[".file.sprat-journal", ".file.sprat-part"]);
+            receiver.at_rest_has(&[".file.sprat-journal", ".file.sprat-part"]);
         }
         damage(&receiver.path(".file.sprat-part"), 5000);
         let outcome = send(&path, &receiver.url("/file"), options()).0.unwrap();
         assert!(fs::read(receiver.path("file")).unwrap() == content(bytes), "at rest: {at_rest}");
         assert_eq!(outcome.blake3, Some(*blake3::hash(&content(bytes)).as_bytes()));
-        receiver.until_names_are(&["file"]);
+        receiver.at_rest_has(&["file"]);
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn sprat() -> Command {
     without_settings(Command::new(env!("CARGO_BIN_EXE_sprat")))
 }
 
-/// Returns a command as [`sprat`] does, for a coordinator, or a server with replicas. It runs before
+/// Returns a command as [`sprat`] does, for a coordinator or a server with replicas. It runs before
 /// programs of usual priority, if this user may start it so: busy test machines held servers back
 /// until their coordinator took them for dead.
 pub(crate) fn leased_sprat() -> Command {
