@@ -331,9 +331,11 @@ impl History {
             // A transaction's client has its answer before the servers write the changes. If one of
             // them fails, the change waits until its tablet is recovered, for longer than SETTLED
             // (seed 2 of 10,000 operations). At the latest it was written when a client saw it.
-            let is_late = call.returned == OPEN || call.response == Response::Committed;
-            let sighting = || sightings.get(&value).copied().unwrap_or(Nanos::NEVER);
-            let written = if is_late { sighting() } else { call.ended };
+            let written = match call.of_transaction {
+                true => sightings.get(&value).copied().unwrap_or(Nanos::NEVER),
+                false if call.returned == OPEN => call.ended + SETTLED,
+                false => call.ended,
+            };
             // Before the next call there may be pages of scans, which are no calls. So the moment
             // is the one after the last call.
             let after = self.operations.partition_point(|other| other.began < began);
@@ -357,24 +359,21 @@ impl History {
             Response::Found { value, .. } => Some((value, call.ended)),
             _ => None,
         });
-        let scanned = self
-            .pages
-            .iter()
-            .flat_map(|page| page.rows.iter().map(|&(_, _, value)| (value, page.ended)));
-        let mut first = BTreeMap::new();
+        let rows = self.pages.iter().flat_map(|page| page.rows.iter().map(move |row| (page, row)));
+        let scanned = rows.map(|(page, &(_, _, value))| (value, page.ended));
+        let mut sightings = BTreeMap::new();
         for (value, time) in read.chain(scanned) {
-            first
-                .entry(value)
-                .and_modify(|first: &mut Nanos| *first = time.min(*first))
-                .or_insert(time);
+            let first = sightings.entry(value).or_insert(time);
+            *first = time.min(*first);
         }
-        first
+        sightings
     }
 
-    /// Returns a read that has found an object after it had expired by every clock.
-    pub fn outlived(&self) -> Option<&Operation> {
-        let ends: BTreeMap<Value, Nanos> = self
-            .expiries()
+    /// Returns a read that has found an object after it had expired by every clock; `expiries` are
+    /// the history's [expiries](Self::expiries).
+    pub fn outlived(&self, expiries: &[Operation]) -> Option<&Operation> {
+        let ends: BTreeMap<Value, Nanos> = expiries
+            .iter()
             .filter_map(|expiry| match expiry.action {
                 Action::Expire { value } => Some((value, expiry.ended)),
                 _ => None,

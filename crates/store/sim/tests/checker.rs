@@ -68,32 +68,36 @@ fn reads_return_the_last_write() {
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, found(2, 1))]));
 }
 
-/// Makes a history of a write with a time to live of ten seconds and this response, and of reads
-/// that begin some seconds after it and have these responses.
-fn expiring(written: Response, reads: &[(u64, Response)]) -> History {
+/// Makes a history of a write with a time to live of ten seconds, and of reads that begin some
+/// seconds after it and have these responses.
+fn expiring(reads: &[(u64, Response)]) -> History {
     let mut history = History::default();
     let number = history.invoke(Nanos(0), 0, NAME, write(1));
     history.set_ttl(number, Duration::from_secs(10));
-    history.respond(Nanos(0), number, written);
+    history.respond(Nanos(0), number, done(1));
+    read_later(&mut history, reads);
+    history
+}
+
+/// Adds reads to a history that begin some seconds after its beginning and have these responses.
+fn read_later(history: &mut History, reads: &[(u64, Response)]) {
     for &(seconds, response) in reads {
         let now = Nanos(0) + Duration::from_secs(seconds);
         let number = history.invoke(now, 0, NAME, Action::Read);
         history.respond(now, number, response);
     }
-    history
 }
 
 #[test]
 fn an_object_expires_once_and_in_time() {
-    accepts(&expiring(done(1), &[(5, found(1, 1)), (10, found(1, 1)), (12, Response::Absent)]));
-    accepts(&expiring(done(1), &[(9, Response::Absent), (20, Response::Absent)]));
-    rejects(&expiring(done(1), &[(5, Response::Absent)]));
-    rejects(&expiring(done(1), &[(9, Response::Absent), (10, found(1, 1))]));
-    let violation =
-        check(&expiring(done(1), &[(12, found(1, 1))]), SEED, KEYS).expect_err("it is too late");
+    accepts(&expiring(&[(5, found(1, 1)), (10, found(1, 1)), (12, Response::Absent)]));
+    accepts(&expiring(&[(9, Response::Absent), (20, Response::Absent)]));
+    rejects(&expiring(&[(5, Response::Absent)]));
+    rejects(&expiring(&[(9, Response::Absent), (10, found(1, 1))]));
+    let violation = check(&expiring(&[(12, found(1, 1))]), SEED, KEYS).expect_err("it is too late");
     assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
     // A write that replaces the object makes it permanent.
-    let mut replaced = expiring(done(1), &[(5, found(1, 1))]);
+    let mut replaced = expiring(&[(5, found(1, 1))]);
     call(&mut replaced, write(2), done(2));
     let number = replaced.invoke(Nanos(0) + Duration::from_secs(60), 0, NAME, Action::Read);
     replaced.respond(Nanos(0) + Duration::from_secs(60), number, found(2, 2));
@@ -102,31 +106,42 @@ fn an_object_expires_once_and_in_time() {
 
 #[test]
 fn a_change_that_came_late_expires_late() {
-    // Its client has given it up. The server that had prepared it failed, and it was written when
-    // the tablet was recovered.
-    let late = |reads: &[_]| expiring(Response::Unknown, reads);
-    accepts(&late(&[(40, found(1, 1)), (51, found(1, 1)), (52, Response::Absent)]));
-    accepts(&late(&[(40, Response::Absent)]));
-    let violation = check(&late(&[(40, found(1, 1)), (52, found(1, 1))]), SEED, KEYS)
-        .expect_err("the last read is too late");
-    assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
+    // Its client has given it up. If it is of a transaction, the server that had prepared it may
+    // have failed, and wrote it when the tablet was recovered.
+    let late = |of_transaction: bool, reads: &[(u64, Response)]| {
+        let mut history = History::default();
+        let number = history.invoke(Nanos(0), 0, NAME, write(1));
+        history.set_ttl(number, Duration::from_secs(10));
+        if of_transaction {
+            history.transact(&[number]);
+        }
+        history.respond(Nanos(0), number, Response::Unknown);
+        read_later(&mut history, reads);
+        history
+    };
+    let outlives = |history: &History| {
+        let violation = check(history, SEED, KEYS).expect_err("the last read is too late");
+        assert!(matches!(*violation, Violation::Outlived(_)), "{violation}");
+    };
+    accepts(&late(true, &[(40, found(1, 1)), (51, found(1, 1)), (52, Response::Absent)]));
+    accepts(&late(true, &[(40, Response::Absent)]));
+    outlives(&late(true, &[(40, found(1, 1)), (52, found(1, 1))]));
+    // A request on its own is executed, or lost, within ten seconds.
+    accepts(&late(false, &[(21, found(1, 1))]));
+    outlives(&late(false, &[(22, found(1, 1))]));
 }
 
 /// The server that has prepared a change fails, and the object expires before it is recovered.
 #[test]
 fn a_prepared_change_of_an_object_that_expires_gets_any_later_version() {
     let changed = |of_transaction: bool, reads: &[(u64, Response)]| {
-        let mut history = expiring(done(1), &[(5, found(1, 1))]);
+        let mut history = expiring(&[(5, found(1, 1))]);
         let action = write_if(2, Condition::Version(1));
         let number = history.invoke(Nanos(0) + Duration::from_secs(8), 1, NAME, action);
         if of_transaction {
             history.transact(&[number]);
         }
-        for &(seconds, response) in reads {
-            let now = Nanos(0) + Duration::from_secs(seconds);
-            let number = history.invoke(now, 0, NAME, Action::Read);
-            history.respond(now, number, response);
-        }
+        read_later(&mut history, reads);
         history
     };
     accepts(&changed(true, &[(12, found(7, 2))]));
@@ -134,7 +149,7 @@ fn a_prepared_change_of_an_object_that_expires_gets_any_later_version() {
     rejects(&changed(false, &[(12, found(7, 2))]));
     // It has not expired yet.
     rejects(&changed(true, &[(8, found(7, 2))]));
-    // Who finds no object knows that the transaction cannot be committed any more.
+    // A client that finds no object knows that the transaction cannot be committed any more.
     rejects(&changed(true, &[(11, Response::Absent), (12, found(7, 2))]));
 }
 

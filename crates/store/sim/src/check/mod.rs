@@ -76,10 +76,11 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
     {
         objects.entry(operation.name).or_default().push(*operation);
     }
-    if let Some(read) = history.outlived() {
+    let expiries: Vec<Operation> = history.expiries().collect();
+    if let Some(read) = history.outlived(&expiries) {
         return Err(Box::new(Violation::Outlived(read.to_string())));
     }
-    for expiry in history.expiries() {
+    for expiry in expiries {
         objects.entry(expiry.name).or_default().push(expiry);
     }
     for page in &history.pages {

@@ -1,7 +1,7 @@
 //! A cluster in which each process has its own machine.
 
 use crate::partitions::network::{NamespaceHandle, Network, address};
-use crate::partitions::support::{ServerProcess, run, sprat};
+use crate::partitions::support::{BEFORE_OTHERS, ServerProcess, run, sprat};
 use sprat_client::{Client, Identity, Options, Table};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -31,11 +31,12 @@ pub(crate) fn machine(server: usize) -> usize {
     FIRST_SERVER + server
 }
 
-/// Returns the beginning of a command that runs the rest on a machine, before programs of usual
-/// priority: a busy test machine once held a server back until its coordinator took it for dead.
+/// Returns the beginning of a command that runs the rest on a machine, [before
+/// others](BEFORE_OTHERS).
 fn on(network: &Network, machine: usize) -> [String; 7] {
     let namespace = network.namespace(machine);
-    ["ip", "netns", "exec", &namespace, "nice", "-n", "-10"].map(str::to_owned)
+    let [nice, flag, priority] = BEFORE_OTHERS;
+    ["ip", "netns", "exec", &namespace, nice, flag, priority].map(str::to_owned)
 }
 
 /// A process. Dropping this value kills the process.

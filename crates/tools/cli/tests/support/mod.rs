@@ -35,15 +35,18 @@ pub(crate) fn sprat() -> Command {
     without_settings(Command::new(env!("CARGO_BIN_EXE_sprat")))
 }
 
-/// Returns a command as [`sprat`] does, for a coordinator or a server with replicas. It runs before
-/// programs of usual priority, if this user may start it so: busy test machines held servers back
-/// until their coordinator took them for dead.
+/// The beginning of a command that runs the rest before programs of usual priority, which needs
+/// root: busy test machines held servers back until their coordinator took them for dead.
+pub(crate) const BEFORE_OTHERS: [&str; 3] = ["nice", "-n", "-10"];
+
+/// Returns a command as [`sprat`] does, for a coordinator or a server with replicas. It runs
+/// [before others](BEFORE_OTHERS), if this user may start it so.
 pub(crate) fn leased_sprat() -> Command {
     if !rustix::process::geteuid().is_root() {
         return sprat();
     }
-    let mut command = Command::new("nice");
-    command.args(["-n", "-10", env!("CARGO_BIN_EXE_sprat")]);
+    let mut command = Command::new(BEFORE_OTHERS[0]);
+    command.args(&BEFORE_OTHERS[1..]).arg(env!("CARGO_BIN_EXE_sprat"));
     without_settings(command)
 }
 
@@ -135,13 +138,8 @@ impl ServerProcess {
         flags: &[&str],
     ) -> Result<Self, String> {
         let mut command = Command::new(program[0]);
-        command
-            .args(&program[1..])
-            .arg(env!("CARGO_BIN_EXE_sprat"))
-            .env_remove("SPRAT_COORDINATOR")
-            .env_remove("SPRAT_IDENTITY")
-            .stdin(Stdio::null());
-        let mut server = Self::spawn_command(command, data, flags);
+        command.args(&program[1..]).arg(env!("CARGO_BIN_EXE_sprat"));
+        let mut server = Self::spawn_command(without_settings(command), data, flags);
         server.wait_ready().map(|()| server)
     }
 
