@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sprat_wire::index::OWN_KEYS;
 use sprat_wire::op::{Answer, BatchItems, Items, Records};
+use sprat_wire::order::RangePage;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(answer) = Answer::parse(bytes) else { return };
@@ -13,6 +15,13 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(items) = BatchItems::parse(answer.body) {
         let count = items.len();
         assert_eq!(items.map(Answer::parse).count(), count);
+    }
+    for index in [OWN_KEYS, 1] {
+        if let Some(page) = RangePage::parse(&answer, index) {
+            assert!(page.covered.iter().all(|range| range.first <= range.last));
+            assert!(page.last.is_none_or(|last| last.len() <= answer.body.len()));
+            page.rows();
+        }
     }
     let mut tables = Records::new(answer.body);
     while !tables.is_done() && tables.table().is_some() {}

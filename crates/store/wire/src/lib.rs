@@ -6,6 +6,8 @@
 //! - [`op`]: the requests to coordinators, masters and backups, and their answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`expiry`]: after how long objects cease to exist by themselves.
+//! - [`order`]: ranges of the keys of an ordered table, or of an index; [`index`]: what an index
+//!   finds in values.
 //! - [`once`]: operations that take effect once, and their completion records.
 //! - [`tablet`]: parts of tables.
 //! - [`transaction`]: operations that take effect together or not at all.
@@ -20,9 +22,11 @@ pub mod channel;
 pub mod entry;
 pub mod expiry;
 pub mod frame;
+pub mod index;
 pub mod limits;
 pub mod once;
 pub mod op;
+pub mod order;
 pub mod packet;
 pub mod tablet;
 pub mod transaction;

@@ -34,6 +34,7 @@ pub use select::{MAX_SELECTED, Selection};
 
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::OPERATION_ID_BYTES;
+use crate::order::RangeQuery;
 use crate::tablet::{self, MAX_TABLETS};
 use crate::transaction::{Decision, PREPARED, Plan, TransactionAction};
 use crate::{MAX_TABLE_NAME, MAX_VERSION};
@@ -229,7 +230,20 @@ pub enum Request<'a> {
         /// Cursor of the previous answer; `None` to begin.
         after: Option<u64>,
     },
-    /// To a master: count a table's objects (`number`) and bytes (body: [`Records`] of counters).
+    /// To a master: return the first objects of a range of keys of an ordered table, or of an
+    /// index, that are in the tablets of the table that this server serves, of which one has this
+    /// position. Body of the answer: a [`RangePage`](crate::order::RangePage).
+    /// [`Status::NotOrdered`]: the table has no order. [`Status::NoSuchIndex`]: or no such index.
+    ScanRange {
+        /// Table id.
+        table: u32,
+        /// A position in one of the tablets.
+        position: u64,
+        /// The keys, and how many objects to return.
+        query: RangeQuery<'a>,
+    },
+    /// To a master: count a table's objects (`number`) and bytes (body: a counter), and measure its
+    /// orders (body, behind the counter: [`OrderStats`](crate::index::OrderStats)).
     TableStats {
         /// Table id.
         table: u32,
@@ -260,6 +274,22 @@ pub enum Request<'a> {
     FindTable {
         /// Name of the table.
         name: &'a str,
+    },
+    /// To a coordinator: make an index of a table unless it exists. Body of the answer: one
+    /// [`TableRecord`].
+    CreateIndex {
+        /// Name of the table.
+        table: &'a str,
+        /// The bytes of the [new index](crate::index::new_index).
+        index: &'a [u8],
+    },
+    /// To a coordinator: drop an index of a table. Body of the answer: one [`TableRecord`].
+    /// [`Status::NoSuchIndex`]: there is none of that name.
+    DropIndex {
+        /// Name of the table.
+        table: &'a str,
+        /// Name of the index.
+        index: &'a str,
     },
     /// To a coordinator: locate a table's tablets. Body of the answer: one [`TableRecord`].
     LocateTable {
@@ -479,6 +509,15 @@ pub enum Malformed {
     /// whole.
     #[error("a range of positions that ends before it starts")]
     Range,
+    /// Options of a new table that this program does not know.
+    #[error("a table with options {0:#x}; this program knows only 0x1, ordered")]
+    Options(u64),
+    /// A new index whose name or definition is not valid.
+    #[error("an index whose name or definition is invalid")]
+    Index,
+    /// A scan of a range of keys that is not valid.
+    #[error("a scan of a range of keys whose keys or limit are invalid")]
+    Query,
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
@@ -516,6 +555,7 @@ impl<'a> Request<'a> {
             | Self::Prepare { table, .. }
             | Self::Decide { table, .. }
             | Self::Scan { table, .. }
+            | Self::ScanRange { table, .. }
             | Self::TableStats { table }
             | Self::Echo { table, .. } => Some(table),
             _ => None,
@@ -546,7 +586,7 @@ impl<'a> Request<'a> {
     pub fn position(&self, seed: u64) -> u64 {
         match (self, self.object()) {
             (_, Some((table, key))) => tablet::position(seed, table, key),
-            (Self::Decide { position, .. }, _) => *position,
+            (Self::Decide { position, .. } | Self::ScanRange { position, .. }, _) => *position,
             (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
             _ => 0,
         }

@@ -79,6 +79,16 @@ impl ValueType {
     }
 }
 
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Integer => "integer",
+            Self::Double => "double",
+        })
+    }
+}
+
 /// A number that a counter holds, or that an increment adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {

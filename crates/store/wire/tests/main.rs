@@ -4,6 +4,7 @@
 mod certificate;
 mod entry;
 mod frame;
+mod index;
 mod op;
 mod packet;
 mod tablet;

@@ -102,6 +102,12 @@ pub enum Status {
     /// locks the object.
     #[error("another transaction locks the object, or this one was aborted")]
     Aborted = 19,
+    /// The table keeps no order of its keys.
+    #[error("the table is not ordered")]
+    NotOrdered = 20,
+    /// The table has no such index.
+    #[error("the table has no such index")]
+    NoSuchIndex = 21,
 }
 
 impl TryFrom<u8> for Status {
@@ -129,6 +135,8 @@ impl TryFrom<u8> for Status {
             17 => Self::DiskFull,
             18 => Self::Busy,
             19 => Self::Aborted,
+            20 => Self::NotOrdered,
+            21 => Self::NoSuchIndex,
             other => return Err(other),
         })
     }

@@ -3,6 +3,7 @@
 
 use super::moving::MoveOrder;
 use super::records::{Records, ServerRecord, push_counter, push_server};
+use crate::index::SortOrder;
 use crate::tablet::{Range, Tablet};
 
 /// An order to recover tablets of a failed server.
@@ -49,6 +50,9 @@ pub struct Assignment {
     /// Ids of the tables whose objects are [evicted](super::WhenFull::Evict) and of which the
     /// server has tablets, or gets some.
     pub evicting: Vec<u32>,
+    /// The orders in which the server keeps objects of ordered tables, and of tables with indexes,
+    /// of which it has tablets, or gets some by a move or a recovery.
+    pub sort_orders: Vec<SortOrder>,
 }
 
 /// The largest number of items in a list. A longer list is taken for damage.
@@ -83,9 +87,13 @@ impl Assignment {
             [order.id, table, first, last, order.from.into(), order.to.into()]
         };
         push_words(out, "moves", self.moves.iter().map(row));
-        // Programs from before there was eviction can parse the others.
-        if !self.evicting.is_empty() {
+        // Programs from before there was eviction, or order, can parse the others.
+        if !self.evicting.is_empty() || !self.sort_orders.is_empty() {
             push_words(out, "evicting", self.evicting.iter().map(|&id| [id.into()]));
+        }
+        if !self.sort_orders.is_empty() {
+            push_counter(out, "sort_orders", self.sort_orders.len() as u64);
+            self.sort_orders.iter().for_each(|order| order.push_to(out));
         }
     }
 
@@ -107,6 +115,8 @@ impl Assignment {
         let names = (0..count).map(|_| name(records)).collect::<Option<_>>()?;
         let moves = words(records, "moves")?.into_iter().map(move_order).collect::<Option<_>>()?;
         let evicting = if records.is_done() { Vec::new() } else { ids(records, "evicting")? };
+        let count = if records.is_done() { 0 } else { list(records, "sort_orders")? };
+        let sort_orders = (0..count).map(|_| SortOrder::read(records)).collect::<Option<_>>()?;
         let sensible = records.is_done() && are_apart(tablets.iter());
         let whole = Self {
             tablets,
@@ -119,6 +129,7 @@ impl Assignment {
             names,
             moves,
             evicting,
+            sort_orders,
         };
         sensible.then_some(whole)
     }

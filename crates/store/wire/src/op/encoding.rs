@@ -7,7 +7,9 @@ use super::{
     WITH_ID, WITH_TTL, WhenFull, backup,
 };
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
+use crate::index::parse_new_index;
 use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
+use crate::order::RangeQuery;
 use crate::tablet::{MAX_TABLETS, table_of};
 use crate::transaction::{Decision, MAX_TRANSACTION_KEY, Plan};
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
@@ -28,6 +30,7 @@ const BATCH: u8 = 11;
 const PREPARE: u8 = 12;
 const DECIDE: u8 = 13;
 const SET_TTL: u8 = 14;
+const SCAN_RANGE: u8 = 15;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -43,6 +46,8 @@ const MOVE_TABLET: u8 = 43;
 const DRAIN: u8 = 44;
 const LOADS: u8 = 45;
 const COPY_CATALOG: u8 = 46;
+const CREATE_INDEX: u8 = 47;
+const DROP_INDEX: u8 = 48;
 
 impl RequestHeader {
     /// Returns the header of a batch, which its items follow.
@@ -90,6 +95,9 @@ impl<'a> Request<'a> {
             Self::Scan { table, after: Some(after) } => {
                 (SCAN, CONTINUE, table, after, NOTHING, NOTHING)
             }
+            Self::ScanRange { table, position, query } => {
+                (SCAN_RANGE, 0, table, position, NOTHING, query.bytes())
+            }
             Self::Prepare { table, key, condition, plan } => {
                 let (code, argument) = condition.encode();
                 (PREPARE, code, table, argument, key, plan.bytes())
@@ -101,11 +109,15 @@ impl<'a> Request<'a> {
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
-            Self::CreateTable { name, options: TableOptions { tablets, when_full } } => {
-                (CREATE_TABLE, when_full as u8, tablets, 0, name.as_bytes(), NOTHING)
+            Self::CreateTable { name, options: TableOptions { tablets, when_full, ordered } } => {
+                (CREATE_TABLE, when_full as u8, tablets, ordered.into(), name.as_bytes(), NOTHING)
             }
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
+            Self::CreateIndex { table, index } => (CREATE_INDEX, 0, 0, 0, table.as_bytes(), index),
+            Self::DropIndex { table, index } => {
+                (DROP_INDEX, 0, 0, 0, table.as_bytes(), index.as_bytes())
+            }
             Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
             Self::ListTables => (LIST_TABLES, 0, 0, 0, NOTHING, NOTHING),
             Self::ListServers => (LIST_SERVERS, 0, 0, 0, NOTHING, NOTHING),
@@ -227,14 +239,25 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=SET_TTL | LOCATE_TABLE)
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=SCAN_RANGE | LOCATE_TABLE)
             && table_of(table) != table
         {
             return Err(Malformed::Table(table));
         }
-        if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS | BATCH | PREPARE)
-            && !value.is_empty()
-        {
+        let takes_value = matches!(
+            header.op,
+            WRITE
+                | ECHO
+                | RECOVERED
+                | ENLIST
+                | LOADS
+                | BATCH
+                | PREPARE
+                | SCAN_RANGE
+                | CREATE_INDEX
+                | DROP_INDEX
+        );
+        if !takes_value && !value.is_empty() {
             return Err(Malformed::Trailing(value.len()));
         }
         let name = || match str::from_utf8(key) {
@@ -276,6 +299,10 @@ impl<'a> Request<'a> {
                 CONTINUE => keyless(Self::Scan { table, after: Some(argument) }),
                 other => Err(Malformed::Condition(other)),
             },
+            SCAN_RANGE => {
+                let query = RangeQuery::parse(value).ok_or(Malformed::Query)?;
+                keyless(Self::ScanRange { table, position: argument, query })
+            }
             PREPARE => Ok(Self::Prepare {
                 table,
                 key,
@@ -299,11 +326,24 @@ impl<'a> Request<'a> {
             CREATE_TABLE => {
                 let when_full =
                     WhenFull::of(header.condition).ok_or(Malformed::Condition(header.condition))?;
-                let options = TableOptions { tablets: table, when_full };
+                let ordered = match argument {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed::Options(argument)),
+                };
+                let options = TableOptions { tablets: table, when_full, ordered };
                 Ok(Self::CreateTable { name: name()?, options })
             }
             DROP_TABLE => Ok(Self::DropTable { name: name()? }),
             FIND_TABLE => Ok(Self::FindTable { name: name()? }),
+            CREATE_INDEX => {
+                parse_new_index(value).ok_or(Malformed::Index)?;
+                Ok(Self::CreateIndex { table: name()?, index: value })
+            }
+            DROP_INDEX => match str::from_utf8(value) {
+                Ok(index) => Ok(Self::DropIndex { table: name()?, index }),
+                Err(_) => Err(Malformed::Index),
+            },
             LOCATE_TABLE => keyless(Self::LocateTable { table }),
             LIST_TABLES => keyless(Self::ListTables),
             LIST_SERVERS => keyless(Self::ListServers),

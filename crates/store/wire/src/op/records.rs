@@ -1,6 +1,7 @@
 //! Lists in the bodies of responses.
 
 use crate::expiry::Ttl;
+use crate::index::{IndexRecord, MAX_INDEXES};
 use crate::tablet::{MAX_TABLETS, Range};
 use crate::value::ValueType;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -17,6 +18,10 @@ pub struct TableRecord {
     pub seed: u64,
     /// What becomes of the objects when memory is full.
     pub when_full: WhenFull,
+    /// Whether the servers keep the keys in order, so that ranges of them can be scanned.
+    pub ordered: bool,
+    /// The table's indexes, ascending by their numbers.
+    pub indexes: Vec<IndexRecord>,
     /// The table's tablets, ascending: the first begins at zero, and each ends where the next
     /// begins.
     pub tablets: Vec<TabletRecord>,
@@ -60,6 +65,8 @@ pub struct TableOptions {
     pub tablets: u32,
     /// What becomes of the objects when memory is full.
     pub when_full: WhenFull,
+    /// Whether the servers keep the keys in order, so that ranges of them can be scanned.
+    pub ordered: bool,
 }
 
 impl TableOptions {
@@ -73,6 +80,14 @@ impl TableOptions {
 /// The bit in a table record's number of tablets that says that its objects are
 /// [evicted](WhenFull::Evict). Programs from before there was eviction refuse such a record.
 const EVICTS: u32 = 1 << 31;
+
+/// The bit that says that the table is ordered. Programs from before there was order refuse such a
+/// record.
+const ORDERED: u32 = 1 << 30;
+
+/// The bit that says that the table has indexes; then their number and records follow the tablets.
+/// Programs from before there were indexes refuse such a record.
+const INDEXED: u32 = 1 << 29;
 
 impl TableRecord {
     /// Returns the tablets, each with its range.
@@ -123,11 +138,18 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     out.extend_from_slice(&table.seed.to_le_bytes());
     let count = u32::try_from(table.tablets.len()).expect("at most MAX_TABLETS");
     let evicts = if table.when_full == WhenFull::Evict { EVICTS } else { 0 };
-    out.extend_from_slice(&(evicts | count).to_le_bytes());
+    let ordered = if table.ordered { ORDERED } else { 0 };
+    let indexed = if table.indexes.is_empty() { 0 } else { INDEXED };
+    out.extend_from_slice(&(evicts | ordered | indexed | count).to_le_bytes());
     for tablet in &table.tablets {
         out.extend_from_slice(&tablet.first.to_le_bytes());
         out.extend_from_slice(&tablet.server.to_le_bytes());
         push_text(out, &tablet.locator);
+    }
+    if indexed != 0 {
+        let count = u32::try_from(table.indexes.len()).expect("at most MAX_INDEXES");
+        out.extend_from_slice(&count.to_le_bytes());
+        table.indexes.iter().for_each(|index| index.push_to(out));
     }
 }
 
@@ -194,7 +216,9 @@ impl<'a> Records<'a> {
         let (id, name, seed) = (self.u32()?, self.text()?.to_owned(), self.u64()?);
         let count = self.u32()?;
         let when_full = if count & EVICTS == 0 { WhenFull::Refuse } else { WhenFull::Evict };
-        let count = count & !EVICTS;
+        let ordered = count & ORDERED != 0;
+        let is_indexed = count & INDEXED != 0;
+        let count = count & !(EVICTS | ORDERED | INDEXED);
         if !(1..=MAX_TABLETS).contains(&(count as usize)) {
             return None;
         }
@@ -208,7 +232,14 @@ impl<'a> Records<'a> {
         let tablets = (0..count).map(|_| tablet()).collect::<Option<Vec<_>>>()?;
         let ascend =
             tablets[0].first == 0 && tablets.is_sorted_by(|one, next| one.first < next.first);
-        ascend.then_some(TableRecord { id, name, seed, when_full, tablets })
+        let count = if is_indexed { self.u32()? } else { 0 };
+        if count as usize > MAX_INDEXES {
+            return None;
+        }
+        let indexes =
+            (0..count).map(|_| IndexRecord::read(self)).collect::<Option<Vec<IndexRecord>>>()?;
+        let ascend = ascend && indexes.is_sorted_by(|one, next| one.id < next.id);
+        ascend.then_some(TableRecord { id, name, seed, when_full, ordered, indexes, tablets })
     }
 
     /// Reads a server.
