@@ -178,6 +178,11 @@ impl Log {
         Ok(true)
     }
 
+    /// Returns whether an object of a table may have expired already.
+    pub(crate) fn has_time_record(&self, table: u32) -> bool {
+        self.completion(table, &time_record(0)).is_some()
+    }
+
     /// Removes an object that has expired, with a tombstone if it needs one.
     fn remove_expired(&mut self, hash: u64, found: Ref) -> Result<(), Full> {
         let Entry { table, key, version, successor, .. } = self.memory.entry(found.address);

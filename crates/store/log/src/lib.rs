@@ -43,6 +43,11 @@
 //! *Eviction.* When a write finds no room, objects of tablets that the owner has named are removed,
 //! as [`Log::remove`] does, with tombstones. No other object is.
 //!
+//! *Order.* The objects of tables that the owner has named are in order, too, in ordinary memory:
+//! of their keys, or of fields of their values. An order has an object if and only if the hash
+//! table has it, the object has a key in this order, and the walk that follows the naming has
+//! passed its position.
+//!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
 //! replay finds every durable write and nothing that was removed:
@@ -70,6 +75,7 @@ mod copy;
 mod evict;
 mod expiry;
 mod log;
+mod order;
 mod pin;
 mod replicate;
 mod restore;
@@ -89,6 +95,7 @@ pub use copy::SegmentCopy;
 pub use evict::EVICTED_AT_ONCE;
 pub use expiry::{EXPIRED_AT_ONCE, RECORD_AHEAD};
 pub use log::{Content, Full, Log, Ref, Written};
+pub use order::SCAN_KEYS;
 pub use pin::Pin;
 pub use replicate::{OpenSegment, PENDING_SLICES, Pending};
 pub use restore::{Restore, RestoreError};

@@ -10,6 +10,7 @@ use crate::completions::Operation;
 use crate::config::{Config, ConfigError, Durability};
 use crate::evict::Evictions;
 use crate::expiry::Expiry;
+use crate::order::Orders;
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
 use crate::tables::Tables;
@@ -135,6 +136,7 @@ pub struct Log {
     pub(crate) clients: Clients,
     pub(crate) prepared: PreparedEntries,
     pub(crate) expiry: Expiry,
+    pub(crate) orders: Orders,
     pub(crate) evictions: Evictions,
     /// Tombstones by key, while the log is restored.
     pub(crate) tombstone_table: Option<Table>,
@@ -193,6 +195,7 @@ impl Log {
             clients: Clients::default(),
             prepared: PreparedEntries::default(),
             expiry: Expiry::default(),
+            orders: Orders::default(),
             evictions: Evictions::default(),
             tombstone_table: None,
             head: NO_SLOT,
@@ -412,7 +415,9 @@ impl Log {
         match known {
             Some((place, old)) => {
                 self.expiry.remove(self.memory.entry(old.address).expires, hash);
+                let moved = self.order_replacing(hash, old.address, address);
                 self.table.set(place, hash, address);
+                self.order_replaced(hash, address, moved);
                 self.table.note_used(place);
                 self.memory.owner_mut(old.address).live -= old.len;
                 self.account_removed(table, old.len);
@@ -420,6 +425,7 @@ impl Log {
             None => {
                 self.table_insert(hash, address);
                 self.index_prepared(table, key, hash, len);
+                self.order_added(table, hash, address);
             }
         }
         self.expiry.add(expires, hash);
@@ -502,6 +508,7 @@ impl Log {
             head.tombstones += len;
             self.tombstone_bytes += len;
         }
+        self.order_removed(hash, old.address);
         self.table.remove(hash, place);
         self.expiry.remove(expires, hash);
         self.unindex_prepared(table, key);
@@ -524,6 +531,7 @@ impl Log {
             self.tables.drop_table(id);
         }
         self.prepared.drop_tablet(Tablet::whole(table));
+        self.orders.forget(table);
         self.cleaner.purge_from_start();
     }
 

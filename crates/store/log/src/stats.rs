@@ -183,6 +183,7 @@ impl Log {
         });
         let expiring: BTreeSet<_> = expiring.filter(|&(expires, _)| expires != NEVER).collect();
         assert_eq!(&expiring, self.expiry.all(), "the index has what expires");
+        self.check_orders(&pointed);
         assert_eq!(
             self.memory.seglets.free() + owned.len(),
             self.memory.seglets.total(),

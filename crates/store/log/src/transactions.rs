@@ -175,6 +175,21 @@ impl Log {
         Some(self.prepared.entries[&(table, first)].position)
     }
 
+    /// Returns the objects of a table that are [locked](Self::is_locked) against reads: position,
+    /// key, and what the operation that locks the object is to do.
+    pub(crate) fn locked(
+        &self,
+        table: u32,
+    ) -> impl Iterator<Item = (u64, &[u8], TransactionAction<'_>)> {
+        self.prepared.of_tablet(Tablet::whole(table)).filter_map(move |id| {
+            let entry = &self.prepared.entries[&(table, id)];
+            let (key, _) = parse_prepared_key(&entry.key)?;
+            let is_locked = self.locks(table, &id, self.find(table, key).is_none());
+            let plan = self.plan(table, &id).filter(|_| is_locked)?;
+            Some((entry.position, key, plan.action()))
+        })
+    }
+
     fn locks(&self, table: u32, id: &OperationId, changes: bool) -> bool {
         self.decided(table, id).is_none()
             && (changes || self.plan(table, id).is_some_and(|plan| plan.action().changes()))

@@ -6,4 +6,5 @@ mod common;
 mod evict;
 mod expiry;
 mod model;
+mod order;
 mod transactions;

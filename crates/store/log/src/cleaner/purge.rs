@@ -46,6 +46,7 @@ impl Log {
     /// Removes a dead object from the hash table and the counters.
     pub(crate) fn remove_dead(&mut self, hash: u64, place: TableSlot, reference: Ref, table: u32) {
         self.expiry.remove(self.memory.entry(reference.address).expires, hash);
+        self.order_removed(hash, reference.address);
         self.table.remove(hash, place);
         self.memory.owner_mut(reference.address).live -= reference.len;
         self.account_removed(table, reference.len);
