@@ -444,8 +444,17 @@ impl CoordinatorSession {
             })
         };
         let members = assignment.members.iter().filter_map(member).collect();
-        let Assignment { tablets, masters, next_server, orders, names, moves, evicting, .. } =
-            assignment;
+        let Assignment {
+            tablets,
+            masters,
+            next_server,
+            orders,
+            names,
+            moves,
+            evicting,
+            sort_orders,
+            ..
+        } = assignment;
         let (leaving, moves): (Vec<_>, Vec<_>) =
             moves.into_iter().partition(|order| order.from == self.enlisted.server);
         let arriving = moves.into_iter().filter(|order| order.to == self.enlisted.server).collect();
@@ -460,6 +469,7 @@ impl CoordinatorSession {
             leaving,
             arriving,
             evicting,
+            sort_orders,
         };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {

@@ -398,6 +398,35 @@ fn a_leader_that_stood_still_answers_polls_before_it_declares_servers_dead() {
     }
 }
 
+/// A server whose report waits until the coordinator has written its metadata cannot poll
+/// meanwhile.
+#[test]
+fn a_leader_that_stood_still_lets_servers_poll_that_have_reported() {
+    let mut world = World::new(1);
+    world.appoint(0);
+    let server = world.enlist(0);
+    let (_, version, _) = world.poll(0, server, 0);
+    assert!(world.poll(0, server, version).2);
+    world.paused[0] = true;
+    world.run(RENEWAL);
+    let report = Request::Void { server, segment: 1 };
+    world.core.submit_to(world.now, 1, world.targets[0], &report, Nanos::NEVER).unwrap();
+    world.core.flush();
+    world.run(LEASE);
+    world.paused[0] = false;
+    let mut is_recorded = false;
+    let until = world.now + RENEWAL;
+    while world.now < until {
+        world.step();
+        let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+            is_recorded = answer.is_ok_and(|answer| answer.status == Status::Ok);
+        };
+        world.core.poll(world.now, sink).unwrap();
+    }
+    assert!(is_recorded && world.is_alive(0, server), "it could not poll");
+    assert!(world.time_to_death(0, server) < 2 * LEASE, "it does not poll");
+}
+
 #[test]
 fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);

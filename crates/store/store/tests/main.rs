@@ -18,6 +18,7 @@ mod moving;
 mod nodes;
 mod once;
 mod questions;
+mod ranges;
 mod recovery;
 mod replicas;
 mod replication;

@@ -8,7 +8,10 @@ use super::rows::{
     COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move,
     read_server, read_table, seal, server_key, server_row, table_key, table_row, unseal,
 };
-use sprat_wire::op::{MoveOrder, TableOptions, TableRecord, TabletRecord, WhenFull, fits_record};
+use sprat_wire::index::{IndexDefinition, IndexRecord, MAX_INDEXES};
+use sprat_wire::op::{
+    MoveOrder, Status, TableOptions, TableRecord, TabletRecord, WhenFull, fits_record,
+};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
@@ -416,15 +419,19 @@ impl<M: Metadata> Catalog<M> {
         its.map(|(name, parts)| (parts.id, name.clone())).collect()
     }
 
-    /// Returns the ids of those tables whose objects are evicted and of which a server has tablets,
-    /// or gets some.
-    pub(super) fn evicting_of(&self, server: u32) -> Vec<u32> {
-        let arrives = |id: u32| {
+    /// Returns the tables of which a server has tablets, or gets some by a move. `recovers` says of
+    /// which it gets some by a recovery.
+    pub(super) fn tables_of(
+        &self,
+        server: u32,
+        recovers: impl Fn(u32) -> bool,
+    ) -> impl Iterator<Item = &TableEntry> {
+        let arrives = move |id: u32| {
             self.moves.values().any(|order| order.to == server && order.tablet.table == id)
         };
-        let evicting = self.tables.values().filter(|parts| parts.when_full == WhenFull::Evict);
-        let its = evicting.filter(|parts| parts.is_on(server) || arrives(parts.id));
-        its.map(|parts| parts.id).collect()
+        self.tables
+            .values()
+            .filter(move |parts| parts.is_on(server) || arrives(parts.id) || recovers(parts.id))
     }
 
     fn record(&self, name: &str, parts: &TableEntry) -> TableRecord {
@@ -442,6 +449,8 @@ impl<M: Metadata> Catalog<M> {
             name: name.to_owned(),
             seed: self.cluster,
             when_full: parts.when_full,
+            ordered: parts.ordered,
+            indexes: parts.indexes.clone(),
             tablets,
         }
     }
@@ -455,7 +464,7 @@ impl<M: Metadata> Catalog<M> {
     /// # Errors
     /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
     /// cluster has as many tables or tablets as it can have, several tablets are requested and no
-    /// candidate replicates its log, or the table exists with another
+    /// candidate replicates its log, or the table exists and has another order or another
     /// [`when_full`](TableOptions::when_full); other [`Refusal`]s when the metadata cannot be
     /// changed.
     pub fn create(
@@ -464,8 +473,21 @@ impl<M: Metadata> Catalog<M> {
         options: TableOptions,
         candidates: &[u32],
     ) -> Result<TableRecord, Refusal> {
-        let TableOptions { tablets, when_full } = options;
+        let TableOptions { tablets, when_full, ordered } = options;
         if let Some(table) = self.find_table(name) {
+            match (table.ordered, ordered) {
+                (false, true) => {
+                    return Err(Refusal::Limit(
+                        "the table exists, and is not ordered: drop it first, or omit --ordered",
+                    ));
+                }
+                (true, false) => {
+                    return Err(Refusal::Limit(
+                        "the table exists, and is ordered: drop it first, or add --ordered",
+                    ));
+                }
+                _ => {}
+            }
             return match (table.when_full, when_full) {
                 (WhenFull::Refuse, WhenFull::Evict) => Err(Refusal::Limit(
                     "the table exists, and keeps its objects when memory is full: drop it first, \
@@ -509,10 +531,71 @@ impl<M: Metadata> Catalog<M> {
             *tablets += 1;
             parts.push(TabletEntry { first: range.first, server: *server, since: 0 });
         }
-        let parts = TableEntry { id: self.next_table, when_full, parts };
+        let id = self.next_table;
+        let parts = TableEntry { id, when_full, ordered, parts, ..TableEntry::default() };
         self.commit(vec![table_row(name, &parts)], (1, 0))?;
         let record = self.record(name, &parts);
         self.tables.insert(name.to_owned(), parts);
+        Ok(record)
+    }
+
+    /// Makes an index of a table, or finds it if the table has one of that name. The inner error is
+    /// the status of the answer if there is no such table.
+    ///
+    /// # Errors
+    /// [`Refusal::Limit`] when the table has as many indexes as it can have, or one of that name
+    /// with another definition; other [`Refusal`]s when the metadata cannot be changed.
+    pub fn create_index(
+        &mut self,
+        table: &str,
+        name: &str,
+        definition: IndexDefinition,
+    ) -> Result<Result<TableRecord, Status>, Refusal> {
+        let Some(mut entry) = self.tables.get(table).cloned() else {
+            return Ok(Err(Status::NoSuchTable));
+        };
+        if let Some(known) = entry.indexes.iter().find(|index| index.name == name) {
+            return match known.definition == definition {
+                true => Ok(Ok(self.record(table, &entry))),
+                false => Err(Refusal::Limit(
+                    "the table has an index of that name that finds other fields: drop it first, \
+                     or choose another name",
+                )),
+            };
+        }
+        if entry.indexes.len() >= MAX_INDEXES {
+            return Err(Refusal::Limit("the table has 16 indexes, the most it can have"));
+        }
+        let id = entry.next_index;
+        entry.next_index += 1;
+        entry.indexes.push(IndexRecord { id, name: name.to_owned(), definition });
+        self.replace_table(table, entry).map(Ok)
+    }
+
+    /// Drops an index of a table. The inner error is the status of the answer if there is no such
+    /// table or index.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the metadata cannot be changed.
+    pub fn drop_index(
+        &mut self,
+        table: &str,
+        name: &str,
+    ) -> Result<Result<TableRecord, Status>, Refusal> {
+        let Some(mut entry) = self.tables.get(table).cloned() else {
+            return Ok(Err(Status::NoSuchTable));
+        };
+        let Some(at) = entry.indexes.iter().position(|index| index.name == name) else {
+            return Ok(Err(Status::NoSuchIndex));
+        };
+        entry.indexes.remove(at);
+        self.replace_table(table, entry).map(Ok)
+    }
+
+    fn replace_table(&mut self, name: &str, entry: TableEntry) -> Result<TableRecord, Refusal> {
+        self.commit(vec![table_row(name, &entry)], (0, 0))?;
+        let record = self.record(name, &entry);
+        self.tables.insert(name.to_owned(), entry);
         Ok(record)
     }
 

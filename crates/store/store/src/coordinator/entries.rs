@@ -1,5 +1,6 @@
 //! Tables, tablets and servers as the catalog holds them.
 
+use sprat_wire::index::{IndexRecord, OWN_KEYS, SortOrder};
 use sprat_wire::op::WhenFull;
 use sprat_wire::tablet::{Range, Tablet};
 
@@ -29,11 +30,43 @@ pub(super) struct TabletEntry {
 pub(super) struct TableEntry {
     pub(super) id: u32,
     pub(super) when_full: WhenFull,
+    pub(super) ordered: bool,
+    /// The table's indexes, ascending by their numbers.
+    pub(super) indexes: Vec<IndexRecord>,
+    /// The number of the next index that the table gets.
+    pub(super) next_index: u32,
     /// The table's tablets in ascending order. The first begins at zero.
     pub(super) parts: Vec<TabletEntry>,
 }
 
+/// The number of a table's first index.
+pub(super) const FIRST_INDEX: u32 = OWN_KEYS + 1;
+
+impl Default for TableEntry {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            when_full: WhenFull::default(),
+            ordered: false,
+            indexes: Vec::new(),
+            next_index: FIRST_INDEX,
+            parts: Vec::new(),
+        }
+    }
+}
+
 impl TableEntry {
+    /// Returns the orders in which the table's servers keep its objects.
+    pub(super) fn sort_orders(&self) -> impl Iterator<Item = SortOrder> {
+        let table = self.id;
+        let own = SortOrder { table, index: OWN_KEYS, definition: None };
+        let indexes = self.indexes.iter().map(move |index| {
+            let definition = Some(index.definition.clone());
+            SortOrder { table, index: index.id, definition }
+        });
+        self.ordered.then_some(own).into_iter().chain(indexes)
+    }
+
     /// Returns whether a server has tablets of this table.
     pub(super) fn is_on(&self, server: u32) -> bool {
         self.parts.iter().any(|part| part.server == server)
@@ -67,7 +100,7 @@ impl TableEntry {
                 parts.push(part(both.last + 1));
             }
         }
-        Self { parts, ..*self }
+        Self { parts, indexes: self.indexes.clone(), ..*self }
     }
 }
 

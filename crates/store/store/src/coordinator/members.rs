@@ -9,10 +9,11 @@
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
+use super::entries::TableEntry;
 use super::loads::LoadReports;
 use super::metadata::Metadata;
 use sprat_net::Nanos;
-use sprat_wire::op::{Assignment, Load, MoveOrder, RecoveryOrder, ServerRecord};
+use sprat_wire::op::{Assignment, Load, MoveOrder, RecoveryOrder, ServerRecord, WhenFull};
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,6 +78,16 @@ struct Contact {
     /// The time at which the server is declared dead, unless it polls before. For a server that may
     /// hold a lease from the previous leader, the time may be later: see [`Membership::gone_at`].
     gone_at: Nanos,
+    /// When the last request arrived that is not a poll, until the server has had time to poll
+    /// after the answer.
+    asked: Option<Nanos>,
+}
+
+impl Contact {
+    /// A contact that begins now.
+    fn begun(now: Nanos, applied: u64) -> Self {
+        Self { first: now, at: now, applied, gone_at: now + FIRST_POLL_TIMEOUT, asked: None }
+    }
 }
 
 /// Tablets of the dead server `gone` that the server `by` recovers.
@@ -144,10 +155,18 @@ impl Membership {
 
     /// Notes that a server has enlisted.
     pub(super) fn enlisted(&mut self, now: Nanos, server: u32) {
-        self.contacts.insert(
-            server,
-            Contact { first: now, at: now, applied: 0, gone_at: now + FIRST_POLL_TIMEOUT },
-        );
+        self.contacts.insert(server, Contact::begun(now, 0));
+    }
+
+    /// Records a request of a server that is not a poll.
+    ///
+    /// The server polls when it has the answer. To record what servers report, the coordinator
+    /// writes its metadata, several times in a row if several servers report. On a slow disk that
+    /// once took as long as a lease, and the coordinator found that the servers had been silent.
+    pub(super) fn asked(&mut self, now: Nanos, server: u32) {
+        if let Some(contact) = self.contacts.get_mut(&server) {
+            contact.asked = Some(now);
+        }
     }
 
     /// Records a poll of a server that serves version `applied`. Returns false if the catalog lacks
@@ -171,10 +190,7 @@ impl Membership {
             // The server got its lease from the previous leader, or before this coordinator's
             // restart.
             None if leased => {
-                self.contacts.insert(
-                    server,
-                    Contact { first: now, at: now, applied, gone_at: now + FIRST_POLL_TIMEOUT },
-                );
+                self.contacts.insert(server, Contact::begun(now, applied));
             }
             None => return false,
         }
@@ -284,6 +300,10 @@ impl Membership {
             .expect("few"),
             tablets: task.tablets.clone(),
         };
+        let recovers = |id: u32| {
+            let mut tasks = self.tasks.iter().filter(|task| task.by == server);
+            tasks.any(|task| task.tablets.iter().any(|(tablet, _)| tablet.table == id))
+        };
         Assignment {
             tablets: catalog.tablets_of(server).iter().map(|owned| owned.tablet).collect(),
             lease_micros,
@@ -294,7 +314,15 @@ impl Membership {
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
             names: catalog.names_of(server),
             moves: moves().copied().collect(),
-            evicting: catalog.evicting_of(server),
+            evicting: catalog
+                .tables_of(server, recovers)
+                .filter(|table| table.when_full == WhenFull::Evict)
+                .map(|table| table.id)
+                .collect(),
+            sort_orders: catalog
+                .tables_of(server, recovers)
+                .flat_map(TableEntry::sort_orders)
+                .collect(),
         }
     }
 
@@ -307,8 +335,15 @@ impl Membership {
             .map(|(id, _)| id)
             .collect();
         for &id in &leased {
-            let fresh =
-                Contact { first: now, at: now, applied: 0, gone_at: now + FIRST_POLL_TIMEOUT };
+            let fresh = Contact::begun(now, 0);
+            if let Some(contact) = self.contacts.get_mut(&id)
+                && let Some(asked) = contact.asked
+            {
+                contact.gone_at = contact.gone_at.max(now + LEASE);
+                // In the iteration in which the request arrived the answer has not left yet, and
+                // the clock was read before the request was handled.
+                contact.asked = Some(asked).filter(|&asked| asked >= now);
+            }
             let gone_at = match self.contacts.get(&id) {
                 Some(contact) => self.gone_at(contact),
                 None => self.contacts.entry(id).or_insert(fresh).gone_at,

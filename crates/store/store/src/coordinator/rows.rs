@@ -5,8 +5,9 @@
 //! the counters show whether a row is missing or older than the counters. Metadata that were
 //! written before rows had checksums are accepted, and the next change adds the checksums.
 
-use super::entries::{ServerEntry, TableEntry, TabletEntry};
+use super::entries::{FIRST_INDEX, ServerEntry, TableEntry, TabletEntry};
 use super::metadata::Change;
+use sprat_wire::index::IndexRecord;
 use sprat_wire::op::{
     MoveOrder, Records, ServerRecord, WhenFull, push_counter, push_server, push_text,
 };
@@ -207,6 +208,16 @@ pub(super) fn table_row(name: &str, table: &TableEntry) -> Change {
     if table.when_full != WhenFull::Refuse {
         push_counter(&mut row, "when_full", table.when_full as u64);
     }
+    if table.ordered {
+        push_counter(&mut row, "ordered", 1);
+    }
+    if table.next_index != FIRST_INDEX {
+        push_counter(&mut row, "next_index", table.next_index.into());
+    }
+    for index in &table.indexes {
+        push_counter(&mut row, "index", 1);
+        index.push_to(&mut row);
+    }
     (table_key(name), Some(row))
 }
 
@@ -217,7 +228,7 @@ pub(super) fn read_table(value: &[u8]) -> Option<(String, TableEntry)> {
     if server != 0 {
         let since = if records.is_done() { 0 } else { records.named("since")? };
         let parts = vec![TabletEntry { first: 0, server, since }];
-        let entry = TableEntry { id, when_full: WhenFull::Refuse, parts };
+        let entry = TableEntry { id, parts, ..TableEntry::default() };
         return records.is_done().then_some((name, entry));
     }
     let count =
@@ -226,10 +237,22 @@ pub(super) fn read_table(value: &[u8]) -> Option<(String, TableEntry)> {
         Some(TabletEntry { first: records.u64()?, server: records.u32()?, since: records.u64()? })
     };
     let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
-    let when_full = if records.is_done() { 0 } else { records.named("when_full")? };
-    let when_full = WhenFull::of(when_full.try_into().ok()?)?;
-    let is_sorted = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
-    (is_sorted && records.is_done()).then_some((name, TableEntry { id, when_full, parts }))
+    let mut table = TableEntry { id, parts, ..TableEntry::default() };
+    while !records.is_done() {
+        match records.counter()? {
+            ("when_full", code) => table.when_full = WhenFull::of(code.try_into().ok()?)?,
+            ("ordered", 1) => table.ordered = true,
+            ("next_index", number) => table.next_index = number.try_into().ok()?,
+            ("index", 1) => table.indexes.push(IndexRecord::read(records)?),
+            _ => return None,
+        }
+    }
+    let TableEntry { parts, indexes, next_index, .. } = &table;
+    let is_sorted = parts[0].first == 0
+        && parts.is_sorted_by(|one, next| one.first < next.first)
+        && indexes.is_sorted_by(|one, next| one.id < next.id)
+        && indexes.last().is_none_or(|last| last.id < *next_index);
+    is_sorted.then_some((name, table))
 }
 
 pub(super) fn move_key(id: u64) -> String {

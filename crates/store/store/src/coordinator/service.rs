@@ -18,6 +18,7 @@ use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
+use sprat_wire::index::parse_new_index;
 use sprat_wire::op::{
     ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableOptions, TableRecord,
     push_counter, push_server, push_table,
@@ -196,6 +197,23 @@ impl<M: Metadata> Coordinator<M> {
         match self.catalog.drop_table(name) {
             Ok(Some(servers)) => self.await_applied(now, id, servers, None),
             Ok(None) => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Retain)),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    /// Replies once the servers of a table know of the change to its indexes.
+    fn index_changed(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        changed: Result<Result<TableRecord, Status>, Refusal>,
+    ) -> Outcome<u32> {
+        match changed {
+            Ok(Ok(table)) => {
+                let servers = table.tablets.iter().map(|tablet| tablet.server).collect();
+                self.await_applied(now, id, servers, Some(table))
+            }
+            Ok(Err(status)) => Outcome::Reply(answer(status, false, 0, 0, Repeat::Retain)),
             Err(refusal) => self.refuse(&refusal),
         }
     }
@@ -428,6 +446,8 @@ impl<M: Metadata> Coordinator<M> {
         let allowed = match request {
             Request::CreateTable { .. }
             | Request::DropTable { .. }
+            | Request::CreateIndex { .. }
+            | Request::DropIndex { .. }
             | Request::MoveTablet { .. }
             | Request::Drain { .. } => who.administers(),
             Request::FindTable { name } => self.guests.rights_by_name(who, name).is_some(),
@@ -460,10 +480,27 @@ impl<M: Metadata> Coordinator<M> {
                 }
             }
         }
+        if let Request::Void { server, .. }
+        | Request::Recovered { server, .. }
+        | Request::Loads { server, .. }
+        | Request::CopyCatalog { server, .. } = request
+        {
+            self.members.asked(now, server);
+        }
         match request {
             Request::WhoLeads => unreachable!("answered above"),
             Request::CreateTable { name, options } => self.create(now, id, name, options),
             Request::DropTable { name } => self.drop_table(now, id, name),
+            Request::CreateIndex { table, index } => {
+                let (name, definition) =
+                    parse_new_index(index).expect("checked when the request was parsed");
+                let created = self.catalog.create_index(table, name, definition);
+                self.index_changed(now, id, created)
+            }
+            Request::DropIndex { table, index } => {
+                let dropped = self.catalog.drop_index(table, index);
+                self.index_changed(now, id, dropped)
+            }
             Request::FindTable { name } => {
                 let known = self.catalog.find_table(name);
                 self.reply_found(known)
@@ -553,6 +590,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::IncrementI64 { .. }
             | Request::IncrementF64 { .. }
             | Request::Scan { .. }
+            | Request::ScanRange { .. }
             | Request::Batch { .. }
             | Request::Prepare { .. }
             | Request::Decide { .. }

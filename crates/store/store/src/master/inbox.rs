@@ -4,6 +4,7 @@ use super::TabletAddresses;
 use crate::replication::BackupServer;
 use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
+use sprat_wire::index::SortOrder;
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
 use std::collections::{BTreeSet, VecDeque};
@@ -38,6 +39,8 @@ pub struct MasterAssignment {
     pub arriving: Vec<MoveOrder>,
     /// The tables whose objects give way when memory is full.
     pub evicting: Vec<u32>,
+    /// The orders in which objects are kept.
+    pub sort_orders: Vec<SortOrder>,
 }
 
 impl MasterAssignment {

@@ -10,6 +10,7 @@ mod inbox;
 mod loads;
 mod operations;
 mod pace;
+mod ranges;
 mod recoveries;
 mod resolving;
 mod stats;
@@ -365,6 +366,7 @@ impl<D: Disk> Master<D> {
             leaving,
             arriving,
             evicting,
+            sort_orders,
         } = assigned;
         self.access_rules.set_table_names(names);
         tablets.sort_unstable();
@@ -429,6 +431,7 @@ impl<D: Disk> Master<D> {
         let here = tablets.iter().copied().chain(arriving);
         let evictable = here.filter(|tablet| evicting.contains(&tablet.table));
         self.log.set_evictable(evictable.collect());
+        self.log.set_orders(&sort_orders);
         let before =
             |tablet| served_before.binary_search(tablet).ok().map(|at| self.served.requests[at]);
         let requests = tablets
@@ -554,6 +557,7 @@ impl<D: Disk> Service for Master<D> {
                 self.loads.report(now, &self.log, tablets.as_deref().unwrap_or_default(), requests);
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
+        worked |= self.log.order_step();
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
             self.note_evicted();

@@ -8,7 +8,7 @@ use crate::answers::{answer, answer_text, denied};
 use crate::moving::CollectedBatch;
 use crate::replication::{Outlook, Replicator};
 use sprat_disk::Disk;
-use sprat_log::{Content, Full, Operation, Ref};
+use sprat_log::{Content, Full, Log, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::certificate::{Rights, Role};
@@ -26,11 +26,11 @@ use zerocopy::IntoBytes;
 
 /// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole,
 /// and with it all objects whose keys have the same hash.
-const SCAN_BYTES: usize = 64 << 10;
+pub(super) const SCAN_BYTES: usize = 64 << 10;
 
 /// Number of objects at which a scan's reply ends. Only objects whose keys have the same hash as
 /// the last one can exceed it.
-const SCAN_OBJECTS: usize = 256;
+pub(super) const SCAN_OBJECTS: usize = 256;
 
 /// Limit on the log bytes of the completion of an operation that changed nothing.
 pub(super) const MAX_ALONE: usize = HEADER_BYTES + COMPLETION_KEY_BYTES + MAX_COMPLETION;
@@ -69,6 +69,15 @@ const SHARE_MICROS: u32 = 5_000;
 
 /// Retry delay, in microseconds, for changes while too few backups take replicas.
 const FEW_MICROS: u32 = 20_000;
+
+/// Appends the objects of a page to the reply to a scan.
+pub(super) fn push_objects(out: &mut Vec<u8>, log: &Log, found: &[Ref]) {
+    for entry in found.iter().map(|&found| log.entry(found)) {
+        let Entry { version, key, value, value_type, expires, .. } = entry;
+        let ttl = Ttl::left(log.time(), expires);
+        write_scan_record(out, &Item { version, key, value, value_type, ttl });
+    }
+}
 
 impl<D: Disk> Master<D> {
     #[inline]
@@ -186,6 +195,7 @@ impl<D: Disk> Master<D> {
                 self.decide(id, &Participant { table, position, id: operation }, decision)
             }
             Request::Scan { after, .. } => self.scan(id, tablet, after),
+            Request::ScanRange { query, .. } => self.scan_range(id, table, &query),
             Request::TableStats { .. } => self.table_stats(id, table),
             Request::Echo { value, .. } => self.echo(id, value),
             _ => unreachable!("answered above"),
@@ -654,26 +664,34 @@ impl<D: Disk> Master<D> {
             found.retain(|at| !is_expired(at));
         }
         let Self { log, held, .. } = self;
-        let durable = found.iter().all(|&found| log.is_durable(found));
         let count = u32::try_from(found.len()).expect("a page of objects");
-        let body = held.made.make(id.session(), |out| {
-            for entry in found.iter().map(|&found| log.entry(found)) {
-                let Entry { version, key, value, value_type, expires, .. } = entry;
-                let ttl = Ttl::left(log.time(), expires);
-                write_scan_record(out, &Item { version, key, value, value_type, ttl });
-            }
-        });
+        let body = held.made.make(id.session(), |out| push_objects(out, log, found));
         let body = body.ok_or(BUSY_MICROS)?;
         let reply = answer(Status::Ok, next.is_some(), count, next.unwrap_or(0), Repeat::Retain);
-        // An object that is missing from the page may have been removed by an entry that is not
-        // durable.
+        Ok(self.wait_for_found(found, id, reply.with_body(MasterBody::Made(body))))
+    }
+
+    /// Replies once the objects of a page are durable. An object that is missing from the page may
+    /// have been removed by an entry that is not durable.
+    pub(super) fn wait_for_found(
+        &mut self,
+        found: &[Ref],
+        id: RequestId,
+        reply: Reply<MasterBody>,
+    ) -> Outcome<MasterBody> {
+        let durable = found.iter().all(|&found| self.log.is_durable(found));
         let position = if durable { self.removed_at } else { self.log.position() };
-        Ok(self.wait_for(position, id, reply.with_body(MasterBody::Made(body))))
+        self.wait_for(position, id, reply)
     }
 
     fn table_stats(&mut self, id: RequestId, table: u32) -> Outcome<MasterBody> {
-        let stats = self.log.table_stats(table);
-        match self.held.made.make(id.session(), |out| push_counter(out, "bytes", stats.bytes)) {
+        let Self { log, held, .. } = self;
+        let stats = log.table_stats(table);
+        let body = held.made.make(id.session(), |out| {
+            push_counter(out, "bytes", stats.bytes);
+            log.order_stats(table).for_each(|order| order.push_to(out));
+        });
+        match body {
             Some(body) => {
                 let reply = answer(Status::Ok, false, 0, stats.objects, Repeat::Retain);
                 Outcome::Reply(reply.with_body(MasterBody::Made(body)))

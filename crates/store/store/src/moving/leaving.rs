@@ -102,13 +102,22 @@ impl MigrationSources {
             |source| {
                 let range = source.order.tablet.range;
                 let concerns = match request {
-                    Request::Scan { .. } => range.overlap(tablet.range).is_some(),
+                    Request::Scan { .. } | Request::ScanRange { .. } => {
+                        range.overlap(tablet.range).is_some()
+                    }
                     _ => range.contains(position),
                 };
                 let is_behind = request.changes_object() && source.changed.len() >= MAX_CHANGED;
                 concerns && (source.frozen || is_behind)
             },
         )
+    }
+
+    /// Returns whether a part of a tablet is frozen, so that nothing may be read there.
+    pub(crate) fn is_frozen(&self, tablet: Tablet) -> bool {
+        let is_part =
+            |of: &Tablet| of.table == tablet.table && of.range.overlap(tablet.range).is_some();
+        self.sources.iter().any(|source| source.frozen && is_part(&source.order.tablet))
     }
 
     /// Records that an object has changed, by an operation that may have an id.
