@@ -4,20 +4,23 @@ use crate::batch::{BATCH_WINDOW, Batch, BatchKind, BatchResult};
 use crate::blocking::{Options, StoredAnswer};
 use crate::core::{Core, check};
 use crate::error::Error;
+use crate::keys::{Index, Keys};
 use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
-    one_table, operations, version_if_any,
+    one_index, one_table, operations, version_if_any,
 };
 use crate::transaction::{
     AsyncTransaction, BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, backoff,
 };
-use crate::types::{Counter, Object, Page, Table, TableStats, list};
+use crate::types::{Counter, KeyPage, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::expiry::Ttl;
+use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
     Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
 };
+use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;

@@ -3,21 +3,24 @@
 use crate::batch::{BATCH_WINDOW, Batch, BatchKind, BatchResult};
 use crate::core::Core;
 use crate::error::Error;
+use crate::keys::{Index, Keys};
 use crate::operations::{
     AnswerContext, Operation, Recipient, double_sum, integer_sum, learn, nothing, number, object,
-    one_table, operations, version_if_any,
+    one_index, one_table, operations, version_if_any,
 };
 use crate::transaction::{
     BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff,
 };
-use crate::types::{Counter, Object, Page, Table, TableStats, list};
+use crate::types::{Counter, KeyPage, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::expiry::Ttl;
+use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
     Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
 };
+use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -6,9 +6,11 @@
 //! failure together with whether the operation may have been executed.
 
 mod counts;
+mod ranges;
 mod transactions;
 
 use self::counts::{COUNT_TAG, Count};
+use self::ranges::{RANGE_TAG, RangeScan};
 pub use self::transactions::TransactionOperation;
 use self::transactions::{TRANSACTION_TAG, Transactions};
 use crate::calls::{
@@ -46,7 +48,7 @@ const IDLE_ITERATIONS: u32 = 1024;
 const LOCATE_TAG: u64 = 1 << 63;
 
 /// Tag bits that mark the client's own requests.
-const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG | TRANSACTION_TAG;
+const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG | TRANSACTION_TAG | RANGE_TAG;
 
 /// How long the client waits for the coordinator to locate a table.
 const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -70,18 +72,21 @@ enum Destination {
 /// The answer to one of the client's own requests, copied from the receive buffer.
 struct OwnAnswer {
     status: Status,
+    more: bool,
+    count: u32,
     number: u64,
     body: Vec<u8>,
 }
 
 impl OwnAnswer {
     fn of(answer: &Answer<'_>) -> Self {
-        Self { status: answer.status, number: answer.number, body: answer.body.to_vec() }
+        let Answer { status, more, count, number, body, .. } = *answer;
+        Self { status, more, count, number, body: body.to_vec() }
     }
 
     fn answer(&self) -> Answer<'_> {
-        let Self { status, number, body } = self;
-        Answer { status: *status, more: false, count: 0, ttl_high: 0, number: *number, body }
+        let Self { status, more, count, number, ref body } = *self;
+        Answer { status, more, count, ttl_high: 0, number, body }
     }
 }
 
@@ -108,6 +113,7 @@ pub struct Core {
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
     counts: Vec<Count>,
+    range_scans: Vec<RangeScan>,
     transactions: Transactions,
     /// The operations of the batch that is being gathered, each with its server; `None`: no batch
     /// is being gathered.
@@ -190,6 +196,7 @@ impl Core {
             tables: LocationCache::default(),
             locating: HashSet::new(),
             counts: Vec::new(),
+            range_scans: Vec::new(),
             transactions: Transactions::default(),
             gathered: None,
             rounds: 0,
@@ -325,7 +332,8 @@ impl Core {
     /// [`flush`](Self::flush), together with other submitted requests.
     ///
     /// The client finds the recipient: the leading coordinator, or the server of the tablet. It
-    /// sends [`Request::TableStats`] to every server of the table and answers with the sums.
+    /// sends [`Request::TableStats`] to every server of the table and answers with the sums, and
+    /// [`Request::ScanRange`], whatever its position, and answers with what all of them have.
     ///
     /// # Errors
     /// [`Error`] when a key, value or name is over its limit, [`Error::TableDropped`] when the
@@ -333,7 +341,7 @@ impl Core {
     /// reports nothing.
     ///
     /// # Panics
-    /// When one of the tag's three highest bits is set: they mark the client's own requests.
+    /// When one of the tag's four highest bits is set: they mark the client's own requests.
     #[inline]
     pub fn submit(
         &mut self,
@@ -345,6 +353,10 @@ impl Core {
         assert!(tag & OWN_TAGS == 0, "the highest bits of a tag are the client's own");
         if let Request::TableStats { table } = *request {
             return self.begin_count(now, tag, table, deadline);
+        }
+        if let Request::ScanRange { table, query, .. } = *request {
+            check(request)?;
+            return self.begin_range(now, tag, (table, &query), deadline);
         }
         let set_target = self.route(request)?;
         self.begin(now, tag, set_target, request, deadline)
@@ -502,10 +514,12 @@ impl Core {
         let in_progress = self.pending();
         let mut worked = false;
         let (mut places, mut counted, mut transacted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut scanned = Vec::new();
         let caller = sink;
         let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & OWN_TAGS {
             0 => caller(tag, answer),
             COUNT_TAG => counted.push((tag, answer.map(|answer| OwnAnswer::of(&answer)))),
+            RANGE_TAG => scanned.push((tag, answer.map(|answer| OwnAnswer::of(&answer)))),
             TRANSACTION_TAG => {
                 transacted.push((tag, answer.map(|answer| OwnAnswer::of(&answer))));
             }
@@ -566,6 +580,12 @@ impl Core {
         }
         if !self.counts.is_empty() {
             self.poll_counts(now, caller);
+        }
+        if !scanned.is_empty() {
+            for (tag, answer) in scanned {
+                self.range_answered(now, tag, answer, caller);
+            }
+            self.flush();
         }
         self.poll_transactions(now, transacted, caller);
         if now >= self.check_old_at {
@@ -718,8 +738,14 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
         Request::Write { value, .. } if value.len() > MAX_VALUE => {
             Err(Error::ValueTooLarge(value.len()))
         }
+        Request::ScanRange { query, .. } if query.longest_key() > query.max_key() => {
+            Err(Error::KeyTooLarge(query.longest_key()))
+        }
+        Request::CreateIndex { index: [], .. } => Err(Error::BadIndex),
         Request::CreateTable { name, .. }
         | Request::DropTable { name }
+        | Request::CreateIndex { table: name, .. }
+        | Request::DropIndex { table: name, .. }
         | Request::FindTable { name }
             if !(1..=MAX_TABLE_NAME).contains(&name.len()) =>
         {

@@ -1,7 +1,7 @@
 //! The client's errors.
 
 use sprat_wire::op::{Answer, Status};
-use sprat_wire::value::IncrementError;
+use sprat_wire::value::{IncrementError, ValueType};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -127,6 +127,28 @@ pub enum Error {
         "connection refused: no coordinator listens at {0}; is it running, and is that its address?"
     )]
     ConnectionRefused(String),
+    /// The table keeps no order of its keys, so ranges of them cannot be scanned.
+    #[error("table {0} is not ordered; only tables that were made with `--ordered` are")]
+    NotOrdered(u32),
+    /// The table has no such index.
+    #[error(
+        "the table has no such index: it was dropped, or never made; `sprat index list TABLE` \
+         lists a table's indexes"
+    )]
+    NoSuchIndex,
+    /// The name or the definition of an index is not valid.
+    #[error("not a valid index: its name must have 1 to 255 bytes, and its definition be valid")]
+    BadIndex,
+    /// A field is of another type than the fields of the index.
+    #[error("index {index:?} has fields of type {wanted}, and this one is of type {given}")]
+    FieldType {
+        /// The name of the index.
+        index: String,
+        /// The type of the field.
+        given: ValueType,
+        /// The type of the index's fields.
+        wanted: ValueType,
+    },
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
     NoServer(String),
@@ -223,6 +245,8 @@ impl Error {
             },
             Status::Denied => Self::Denied { server: server.to_owned() },
             Status::NoServer => Self::NoServer(server.to_owned()),
+            Status::NotOrdered => Self::NotOrdered(table),
+            Status::NoSuchIndex => Self::NoSuchIndex,
             Status::Malformed
             | Status::Refused
             | Status::WrongCluster

@@ -24,6 +24,7 @@ mod blocking;
 mod calls;
 mod core;
 mod error;
+mod keys;
 mod member;
 mod operations;
 mod places;
@@ -39,15 +40,19 @@ pub use blocking::{Client, Options, Ticket};
 pub use calls::{ATTEMPT_TIMEOUT, AnswerSink, MAX_PENDING};
 pub use core::{Core, MAX_COORDINATORS, MAX_PORTS, TransactionOperation};
 pub use error::Error;
+pub use keys::{Index, Keys};
 pub use member::credentials;
 pub use places::MAX_KNOWN_TABLES;
 pub use port::RequestTimes;
 pub use sprat_key::{FileError, Identity};
 pub use sprat_net::Mode;
 pub use sprat_wire::expiry::{Ttl, TtlError};
+pub use sprat_wire::index::{
+    Field, FieldSource, IndexDefinition, IndexError, OrderStats, split_index_keys, with_index_keys,
+};
 pub use sprat_wire::op::{Condition, ServerRecord, TableOptions, TableRecord, WhenFull};
 pub use sprat_wire::transaction::TransactionAction;
 pub use sprat_wire::value::{IncrementError, Number, ValueType};
 pub use target::ServerHandle;
 pub use transaction::{AsyncTransaction, TRANSACTION_ATTEMPTS, Transaction};
-pub use types::{Counter, Object, Page, Row, Table, TableStats};
+pub use types::{Counter, KeyPage, Object, Page, Row, Table, TableStats};

@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::keys::Index;
 use crate::types::{Object, Table};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 
@@ -142,6 +143,17 @@ pub(crate) fn learn(core: &mut Core, table: TableRecord) -> Result<Table, Error>
     Ok(Table(table.id))
 }
 
+/// Returns what finds the index of this name among those of a table.
+pub(crate) fn one_index(
+    name: &str,
+) -> impl FnOnce(&mut Core, TableRecord) -> Result<Index, Error> + Send + use<> {
+    let name = name.to_owned();
+    move |_, table| {
+        let found = table.indexes.into_iter().find(|index| index.name == name);
+        found.map(Index::of).ok_or(Error::NoSuchIndex)
+    }
+}
+
 /// Hands the list of operations to a macro, which makes a client's methods of it. Both clients are
 /// made in this way, so they have the same operations, which are documented once.
 macro_rules! operations {
@@ -275,6 +287,39 @@ macro_rules! operations {
                 Operation::new(Request::Scan { table: table.0, after }, Page::of)
             }
 
+            /// Reads the first objects of a range of keys of an [ordered](TableOptions::ordered)
+            /// table, or of an [`Index`], at most `limit` and about as many as fit into a message;
+            /// further ones with [`KeyPage::next`].
+            ///
+            /// What a page has of one server was so at one moment. Pages, and what different
+            /// servers have, are of different moments; an object that exists from the first call
+            /// to the last is returned exactly once.
+            ///
+            /// # Errors
+            /// [`Error::NotOrdered`] when the table keeps no order, and [`Error::NoSuchIndex`] when
+            /// the index was dropped, or is another table's; [`Error`] when the table was dropped,
+            /// this client has no right to read it, a key is over its limit, or no answer arrives
+            /// in time: a new index cannot be scanned before its
+            /// [size](crate::OrderStats::left) says that it is complete.
+            fn scan_keys(table: Table, keys: Keys, limit: u32) -> KeyPage {
+                Operation::new(
+                    Request::ScanRange {
+                        table: table.0,
+                        position: 0,
+                        query: RangeQuery::write(
+                            &mut Vec::new(),
+                            keys.index(),
+                            &keys.range(),
+                            limit,
+                        ),
+                    },
+                    {
+                        let keys = keys.clone();
+                        move |answer| KeyPage::of(answer, keys)
+                    },
+                )
+            }
+
             /// Counts the objects of a table and their bytes: the sum of what its servers report.
             /// While a tablet moves between servers, its objects may be counted twice or not at
             /// all.
@@ -303,12 +348,13 @@ macro_rules! operations {
             }
 
             /// Makes a table like [`create_table`](Self::create_table), with a number of tablets,
-            /// or with objects that give way when memory is full.
+            /// with objects that give way when memory is full, or with its keys in order.
             ///
             /// # Errors
             /// [`Error`] for the causes of [`create_table`](Self::create_table), when several
             /// tablets are requested of a cluster whose servers keep no replicas, and when there is
-            /// a table of that name with another [`TableOptions::when_full`].
+            /// a table of that name with another [`TableOptions::when_full`] or
+            /// [`TableOptions::ordered`].
             fn create_table_with(name: &str, options: TableOptions) -> Table {
                 Operation::new(Request::CreateTable { name, options }, one_table)
                     .named(name)
@@ -331,6 +377,57 @@ macro_rules! operations {
             /// the name is not valid, the coordinator refuses, or no answer arrives in time.
             fn drop_table(name: &str) -> () {
                 Operation::new(Request::DropTable { name }, nothing).named(name)
+            }
+
+            /// Makes an index of a table, unless it has one of that name. The servers put the
+            /// objects that are there in order while they serve others:
+            /// [`table_stats`](Self::table_stats) shows how far they have come.
+            ///
+            /// # Errors
+            /// [`Error::NoSuchTable`] when there is no table of that name; [`Error::BadIndex`] when
+            /// the name or the definition is not [valid](IndexDefinition::check); other [`Error`]s
+            /// when the table has another index of that name or as many as it can have, this client
+            /// has no right to administer the cluster, or no answer arrives in time.
+            fn create_index(table: &str, name: &str, definition: &IndexDefinition) -> Index {
+                Operation::new(
+                    Request::CreateIndex { table, index: &new_index(name, definition) },
+                    one_table,
+                )
+                .named(table)
+                .then(one_index(name))
+            }
+
+            /// Finds an index of a table.
+            ///
+            /// # Errors
+            /// [`Error::NoSuchTable`] when there is no table of that name, [`Error::NoSuchIndex`]
+            /// when it has no index of that name; other [`Error`]s when the coordinator refuses, or
+            /// no answer arrives in time.
+            fn index(table: &str, name: &str) -> Index {
+                Operation::new(Request::FindTable { name: table }, one_table)
+                    .named(table)
+                    .then(one_index(name))
+            }
+
+            /// Lists the indexes of a table.
+            ///
+            /// # Errors
+            /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when
+            /// the coordinator refuses, or no answer arrives in time.
+            fn indexes(table: &str) -> Vec<Index> {
+                Operation::new(Request::FindTable { name: table }, |answer| {
+                    Some(one_table(answer)?.indexes.into_iter().map(Index::of).collect())
+                })
+                .named(table)
+            }
+
+            /// Drops an index of a table. The objects stay.
+            ///
+            /// # Errors
+            /// As [`index`](Self::index), and when this client has no right to administer the
+            /// cluster.
+            fn drop_index(table: &str, name: &str) -> () {
+                Operation::new(Request::DropIndex { table, index: name }, nothing).named(table)
             }
 
             /// Moves a tablet, or a part of one, to another server while it is served. Returns when

@@ -2,6 +2,7 @@
 
 use crate::target::ServerHandle;
 use sprat_wire::op::Request;
+use sprat_wire::tablet::Range;
 
 /// The largest number of tables whose servers a client remembers. At the limit, the next new table
 /// makes the client forget all others.
@@ -28,6 +29,13 @@ impl TableLocation {
         }
         let position = request.position(self.seed);
         self.tablets[self.tablets.partition_point(|&(first, _)| first <= position) - 1].1
+    }
+
+    /// Returns the tablets, each with its server.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (Range, Option<ServerHandle>)> {
+        let ends = self.tablets.iter().skip(1).map(|&(next, _)| next - 1).chain([u64::MAX]);
+        let tablets = self.tablets.iter().zip(ends);
+        tablets.map(|(&(first, server), last)| (Range { first, last }, server))
     }
 
     /// All servers of the table, each once; `None` while some tablet has no server.

@@ -1,7 +1,10 @@
 //! Results of operations.
 
+use crate::keys::Keys;
 use sprat_wire::expiry::Ttl;
-use sprat_wire::op::{Answer, Items, Records};
+use sprat_wire::index::OrderStats;
+use sprat_wire::op::{Answer, Item, Items, Records, push_counter};
+use sprat_wire::order::RangePage;
 use sprat_wire::value::{Number, ValueType};
 
 /// A table's id. A table that is dropped and made again gets another id.
@@ -72,13 +75,24 @@ pub struct Page {
     pub next: Option<u64>,
 }
 
+/// A part of a range of keys, as [`scan_keys`](crate::Client::scan_keys) returns it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeyPage {
+    /// Objects, in the order of the scan. There may be none although more follow.
+    pub rows: Vec<Row>,
+    /// The keys to pass to the next scan; `None` at the end of the range.
+    pub next: Option<Keys>,
+}
+
 /// The size of a table.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TableStats {
     /// Number of objects.
     pub objects: u64,
     /// Bytes of the log that the live objects take, headers and keys included.
     pub bytes: u64,
+    /// The order of its keys and its indexes, as far as it has any.
+    pub orders: Vec<OrderStats>,
 }
 
 /// One of a server's counters.
@@ -93,25 +107,59 @@ pub struct Counter {
 impl Page {
     /// Makes the page from the answer to a scan.
     pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
-        let row = |item: sprat_wire::op::Item<'_>| Row {
-            key: item.key.to_vec(),
-            version: item.version,
-            value: item.value.to_vec(),
-            value_type: item.value_type,
-            ttl: item.ttl,
-        };
-        let rows = Items::new(answer.body, answer.count)
-            .map(|item| item.map(row))
-            .collect::<Option<_>>()?;
+        let rows = rows(Items::new(answer.body, answer.count))?;
         Some(Self { rows, next: answer.more.then_some(answer.number) })
     }
+}
+
+impl KeyPage {
+    /// Makes the page from the answer to a scan of these keys.
+    pub(crate) fn of(answer: &Answer<'_>, keys: Keys) -> Option<Self> {
+        let RangePage { items, last, .. } = RangePage::parse(answer, keys.index())?;
+        Some(Self { rows: rows(items)?, next: last.map(|last| keys.behind(last)) })
+    }
+}
+
+fn rows(items: Items<'_>) -> Option<Vec<Row>> {
+    let row = |item: Item<'_>| Row {
+        key: item.key.to_vec(),
+        version: item.version,
+        value: item.value.to_vec(),
+        value_type: item.value_type,
+        ttl: item.ttl,
+    };
+    items.map(|item| item.map(row)).collect()
 }
 
 impl TableStats {
     /// Makes the size from a server's answer.
     pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
-        let (_, bytes) = Records::new(answer.body).counter()?;
-        Some(Self { objects: answer.number, bytes })
+        let mut records = Records::new(answer.body);
+        let (_, bytes) = records.counter()?;
+        let mut orders = Vec::new();
+        while !records.is_done() {
+            orders.push(OrderStats::read(&mut records)?);
+        }
+        Some(Self { objects: answer.number, bytes, orders })
+    }
+
+    /// Adds what another server has of the table.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Saturating, because the numbers come from servers.
+        self.objects = self.objects.saturating_add(other.objects);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        for order in &other.orders {
+            match self.orders.iter_mut().find(|known| known.index == order.index) {
+                Some(known) => known.add(order),
+                None => self.orders.push(*order),
+            }
+        }
+    }
+
+    /// Appends the size to the body of an answer, except for the number of objects.
+    pub(crate) fn push_to(&self, body: &mut Vec<u8>) {
+        push_counter(body, "bytes", self.bytes);
+        self.orders.iter().for_each(|order| order.push_to(body));
     }
 }
 

@@ -51,7 +51,8 @@ fn record(table: u32, ports: &[u16]) -> TableRecord {
     };
     let tablets = (0..).zip(ports).map(tablet).collect();
     let name = format!("table {table}");
-    TableRecord { id: table, name, seed: 1, when_full: WhenFull::Refuse, tablets }
+    let (when_full, indexes) = (WhenFull::Refuse, Vec::new());
+    TableRecord { id: table, name, seed: 1, when_full, ordered: false, indexes, tablets }
 }
 
 /// The answers of the coordinator, which knows the servers of all tables, and of a server. The

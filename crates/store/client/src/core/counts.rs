@@ -5,7 +5,7 @@ use crate::calls::{ATTEMPT_TIMEOUT, AnswerSink, LOCATE_INTERVAL};
 use crate::error::Error;
 use crate::types::TableStats;
 use sprat_net::Nanos;
-use sprat_wire::op::{Answer, Request, Status, push_counter};
+use sprat_wire::op::{Answer, Request, Status};
 
 /// The largest number of counts in progress in one client; a further count fails with
 /// `Error::TooManyPending`.
@@ -212,13 +212,11 @@ impl Core {
             let count = self.counts.swap_remove(index);
             return sink(count.tag, Ok(answer.answer()));
         };
-        // Saturating, because the numbers come from servers.
-        sum.objects = sum.objects.saturating_add(stats.objects);
-        sum.bytes = sum.bytes.saturating_add(stats.bytes);
+        sum.add(&stats);
         *missing -= 1;
         if *missing == 0 {
             let (objects, mut body) = (sum.objects, Vec::new());
-            push_counter(&mut body, "bytes", sum.bytes);
+            sum.push_to(&mut body);
             let count = self.counts.swap_remove(index);
             let (status, body) = (Status::Ok, &body[..]);
             sink(
