@@ -3,16 +3,19 @@
 mod transactions;
 
 use self::transactions::{Transaction, handle_commit, is_account};
-use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Value};
+use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Span, Value};
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::trace::Trace;
 use sprat_client::{Core, Error};
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_wire::expiry::Ttl;
-use sprat_wire::op::{Answer, Condition, Items, Request, Status, TableRecord};
+use sprat_wire::index::{Field, OWN_KEYS};
+use sprat_wire::op::{Answer, Condition, Item, Items, Request, Status, TableRecord};
+use sprat_wire::order::{KeyRange, RangePage, RangeQuery};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::time::Duration;
 
 /// The transport's name in locators; the hub decides how it behaves.
@@ -47,17 +50,26 @@ pub struct ClientContext<'a> {
 }
 
 /// A scan under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Scan {
     number: u64,
     table: u32,
-    after: Option<u64>,
+    next: Next,
     invoked: u64,
     tries: u32,
     pages: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What the next page of a scan is to have.
+#[derive(Clone, Debug)]
+enum Next {
+    /// Objects at positions behind a cursor.
+    Positions(Option<u64>),
+    /// Objects of an ordered table, or of an index, with these keys, and how many at most.
+    Keys { index: u32, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>, descending: bool, limit: u32 },
+}
+
+#[derive(Clone, Debug)]
 enum Pending {
     Call(usize, Action),
     Page(Scan),
@@ -454,9 +466,52 @@ impl Client {
 
     fn begin_scan(&mut self, now: Nanos, table: u32, shared: &mut ClientContext<'_>) {
         self.last_number += 1;
-        let scan =
-            Scan { number: self.last_number, table, after: None, invoked: 0, tries: 0, pages: 0 };
+        let record = shared.tables.iter().find(|record| record.id == table);
+        let index = record.and_then(|record| Some(record.indexes.first()?.id));
+        let is_ordered = record.is_some_and(|record| record.ordered);
+        let next = match index {
+            Some(index) if self.random.chance(1, 2) => self.fields_to_scan(index),
+            _ if is_ordered && self.random.chance(3, 4) => {
+                self.keys_to_scan(table, shared.settings)
+            }
+            _ => Next::Positions(None),
+        };
+        let number = self.last_number;
+        shared.trace.note(
+            now,
+            format_args!("client {} scans table {table}, scan {number}: {next:?}", self.index),
+        );
+        let scan = Scan { number, table, next, invoked: 0, tries: 0, pages: 0 };
         self.request_page(now, scan, shared);
+    }
+
+    /// Returns a random range of keys.
+    fn keys_to_scan(&mut self, table: u32, settings: &Settings) -> Next {
+        let mut bound = || {
+            let key = u16::try_from(self.random.below(settings.keys.into())).expect("few keys");
+            let key = ObjectName { table, key }.bytes();
+            match self.random.below(4) {
+                0 => Bound::Included(key),
+                1 => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            }
+        };
+        let (from, to) = (bound(), bound());
+        let descending = self.random.chance(1, 2);
+        let limit = u32::try_from(self.random.between(1, 12)).expect("few");
+        Next::Keys { index: OWN_KEYS, from, to, descending, limit }
+    }
+
+    /// Returns a random range of fields.
+    fn fields_to_scan(&mut self, index: u32) -> Next {
+        let mut bound = |bound: fn(Vec<u8>) -> Bound<Vec<u8>>| {
+            let field = Field::Integer(self.random.draw().cast_signed()).encode();
+            if self.random.chance(1, 2) { bound(field) } else { Bound::Unbounded }
+        };
+        let (from, to) = (bound(Bound::Included), bound(Bound::Excluded));
+        let descending = self.random.chance(1, 2);
+        let limit = u32::try_from(self.random.between(1, 12)).expect("few");
+        Next::Keys { index, from, to, descending, limit }
     }
 
     fn request_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut ClientContext<'_>) {
@@ -465,23 +520,26 @@ impl Client {
         }
         scan.tries += 1;
         scan.pages += 1;
-        let Scan { number, table, after, .. } = scan;
-        if scan.tries == 1 && after.is_none() {
-            shared.trace.note(
-                now,
-                format_args!("client {} scans table {table}, scan {number}", self.index),
-            );
-        }
+        let Scan { number, table, ref next, .. } = scan;
         if scan.pages > MAX_PAGES {
             shared.nonsense.get_or_insert_with(|| format!("scan {number} never ends"));
             return;
         }
         let tag = self.next_tag();
-        self.pending.insert(tag, Pending::Page(scan));
         self.learn(shared);
         let deadline = now + Duration::from_secs(2);
-        if self.core.submit(now, tag, &Request::Scan { table, after }, deadline).is_err() {
-            self.pending.remove(&tag); // the table was dropped meanwhile
+        let mut query = Vec::new();
+        let request = match next {
+            &Next::Positions(after) => Request::Scan { table, after },
+            Next::Keys { index, limit, .. } => {
+                let range = next.range().expect("of keys");
+                let query = RangeQuery::write(&mut query, *index, &range, *limit);
+                Request::ScanRange { table, position: 0, query }
+            }
+        };
+        // Otherwise the table was dropped meanwhile.
+        if self.core.submit(now, tag, &request, deadline).is_ok() {
+            self.pending.insert(tag, Pending::Page(scan));
         }
     }
 
@@ -571,6 +629,45 @@ fn response_of(action: Action, answer: &Answer<'_>) -> Option<Response> {
     })
 }
 
+impl Next {
+    /// Returns the range of keys, if it is one.
+    fn range(&self) -> Option<KeyRange<'_>> {
+        let Self::Keys { from, to, descending, .. } = self else { return None };
+        let [from, to] = [from, to].map(|bound| bound.as_ref().map(Vec::as_slice));
+        Some(KeyRange { from, to, descending: *descending })
+    }
+
+    /// Returns what comes after a page whose last key is this.
+    fn after(&self, key: &[u8]) -> Self {
+        let mut next = self.clone();
+        if let Self::Keys { from, to, descending, .. } = &mut next {
+            *(if *descending { to } else { from }) = Bound::Excluded(key.to_vec());
+        }
+        next
+    }
+
+    /// Returns what a page covers that leaves `next` for later.
+    fn until(&self, next: Option<&Self>) -> Span {
+        match (self, next) {
+            (Self::Positions(after), Some(Self::Positions(next))) => Span::Positions(*after, *next),
+            (Self::Positions(after), _) => Span::Positions(*after, None),
+            (Self::Keys { index, from, to, descending, .. }, next) => {
+                let (mut from, mut to) = (from.clone(), to.clone());
+                match next {
+                    Some(Self::Keys { to: Bound::Excluded(last), .. }) if *descending => {
+                        from = Bound::Included(last.clone());
+                    }
+                    Some(Self::Keys { from: Bound::Excluded(last), .. }) => {
+                        to = Bound::Included(last.clone());
+                    }
+                    _ => {}
+                }
+                if *index == OWN_KEYS { Span::Keys(from, to) } else { Span::Fields(from, to) }
+            }
+        }
+    }
+}
+
 /// Handles a page of a scan; returns the scan if it continues.
 fn handle_page(
     now: Nanos,
@@ -579,13 +676,12 @@ fn handle_page(
     answer: Result<Answer<'_>, Error>,
     shared: &mut ClientContext<'_>,
 ) -> Option<Scan> {
-    let Scan { number, table, after, invoked, .. } = scan;
+    let Scan { number, table, invoked, .. } = scan;
     let answer = match answer {
         Ok(answer) if answer.status == Status::Ok => answer,
         // The scan has guaranteed nothing yet.
-        Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => {
-            return None;
-        }
+        Ok(Answer { status: Status::UnknownTable | Status::NoSuchIndex, .. })
+        | Err(Error::TableDropped(_)) => return None,
         Ok(Answer { status: Status::WritesStopped | Status::TooFewServers, .. })
         | Err(Error::Timeout { .. } | Error::Recovering { .. }) => {
             return (scan.tries < PAGE_TRIES).then_some(scan);
@@ -595,30 +691,46 @@ fn handle_page(
             return None;
         }
     };
-    let row = |item: Option<sprat_wire::op::Item<'_>>| {
-        let item = item?;
-        Some((item.key.to_vec(), item.version, Value::decode(item.value_type, item.value)?))
+    let parsed = match &scan.next {
+        Next::Positions(_) => {
+            let items: Option<Vec<Item<'_>>> = Items::new(answer.body, answer.count).collect();
+            let next = answer.more.then_some(Next::Positions(Some(answer.number)));
+            items.map(|items| (items, next))
+        }
+        keys @ Next::Keys { index, .. } => RangePage::parse(&answer, *index).and_then(|page| {
+            let (rows, range) = (page.rows()?, keys.range()?);
+            let is_sorted =
+                rows.is_sorted_by(|(one, _), (other, _)| range.comes_before(one, other));
+            let items = rows.into_iter().map(|(_, item)| item).collect();
+            is_sorted.then(|| (items, page.last.map(|last| keys.after(last))))
+        }),
+    };
+    let Some((items, next)) = parsed else {
+        shared.nonsense.get_or_insert_with(|| {
+            format!("scan {number}: a malformed page, or rows out of order")
+        });
+        return None;
     };
     // The accounts are not among the table's keys.
-    let items = Items::new(answer.body, answer.count);
-    let items = items.filter(|item| item.as_ref().is_none_or(|item| !is_account(table, item.key)));
+    let items = items.iter().filter(|item| !is_account(table, item.key));
+    let row = |item: &Item<'_>| {
+        Some((item.key.to_vec(), item.version, Value::decode(item.value_type, item.value)?))
+    };
     let Some(rows) = items.map(row).collect::<Option<Vec<_>>>() else {
         shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that no client wrote"));
         return None;
     };
-    let next = answer.more.then_some(answer.number);
     let returned = shared.history.moment();
     shared.trace.note(now, format_args!("scan {number} gets {} rows, next {next:?}", rows.len()));
     shared.history.turn_page(Page {
         client,
         scan: number,
         table,
-        after,
-        next,
+        span: scan.next.until(next.as_ref()),
         rows,
         invoked,
         returned,
         ended: now,
     });
-    next.map(|next| Scan { after: Some(next), tries: 0, ..scan })
+    next.map(|next| Scan { next, tries: 0, ..scan })
 }

@@ -3,10 +3,12 @@
 use sprat_chance::mix;
 use sprat_net::Nanos;
 use sprat_wire::expiry::Time;
+use sprat_wire::index::{FieldSource, IndexDefinition};
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Stands for the moment of a response that does not exist. The outcome of the call is unknown: it
@@ -80,6 +82,23 @@ impl Value {
         }
     }
 
+    /// Returns what the indexes of the simulated tables find in values: a number in texts of at
+    /// least 16 bytes, which is as good as random.
+    #[must_use]
+    pub fn index() -> IndexDefinition {
+        let source = FieldSource::Offset { at: 8, length: 8 };
+        IndexDefinition { source, field_type: ValueType::Integer }
+    }
+
+    /// Returns the field that such an [index](Self::index) finds.
+    #[must_use]
+    pub fn field(self) -> Option<i64> {
+        match self {
+            Self::Text { id, len } if len >= 16 => Some(mix(id).cast_signed()),
+            _ => None,
+        }
+    }
+
     /// Decodes bytes of this type; `None` if no client can have written them.
     #[must_use]
     pub fn decode(value_type: ValueType, bytes: &[u8]) -> Option<Self> {
@@ -141,6 +160,14 @@ pub enum Response {
     },
     /// There is no such object.
     Absent,
+    /// The object was not among those of an index whose field is one of these. So there is none, or
+    /// it has no [field](Value::field), or another one.
+    Outside {
+        /// The lowest of these fields.
+        first: i64,
+        /// The highest of them.
+        last: i64,
+    },
     /// The object was written and now has this version; or it was removed and had this version.
     Done {
         /// The version.
@@ -209,6 +236,18 @@ pub struct Operation {
     pub of_transaction: bool,
 }
 
+/// The keys that a page of a scan covers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Span {
+    /// Those at positions behind the first cursor, up to the second. `None`: the beginning, or the
+    /// end, of the table.
+    Positions(Option<u64>, Option<u64>),
+    /// Those of an ordered table between two keys.
+    Keys(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    /// Those of an index between two of its keys.
+    Fields(Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
 /// One page of a scan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Page {
@@ -218,10 +257,8 @@ pub struct Page {
     pub scan: u64,
     /// The table's id.
     pub table: u32,
-    /// The cursor after which the page begins; `None` at the beginning of the table.
-    pub after: Option<u64>,
-    /// The cursor at which the next page begins; `None` at the end of the table.
-    pub next: Option<u64>,
+    /// The keys that the page covers.
+    pub span: Span,
     /// The rows: key, version and value.
     pub rows: Vec<(Vec<u8>, u64, Value)>,
     /// The moment of the request.
@@ -447,6 +484,7 @@ impl History {
                 | Response::Sum { .. } => {}
                 Response::Found { .. }
                 | Response::Absent
+                | Response::Outside { .. }
                 | Response::Conflict(_)
                 | Response::NotANumber => operation.response = Response::NotDone,
             }
@@ -524,6 +562,7 @@ impl fmt::Display for Response {
             Self::NotDone => f.write_str("not done"),
             Self::Found { version, value } => write!(f, "version {version}, {value}"),
             Self::Absent => f.write_str("absent"),
+            Self::Outside { first, last } => write!(f, "no field in {first}..={last}"),
             Self::Committed => f.write_str("committed"),
             Self::Done { version } => write!(f, "done, version {version}"),
             Self::Conflict(Some(version)) => write!(f, "conflict with version {version}"),

@@ -527,5 +527,5 @@ impl World {
 fn record(id: u32, locator: String) -> TableRecord {
     let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
     let (name, seed, when_full) = (format!("table {id}"), server::HASH_SEED, WhenFull::Refuse);
-    TableRecord { id, name, seed, when_full, tablets }
+    TableRecord { id, name, seed, when_full, ordered: false, indexes: Vec::new(), tablets }
 }

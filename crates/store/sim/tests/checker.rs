@@ -3,7 +3,7 @@
 
 use sprat_net::Nanos;
 use sprat_sim::check::{Violation, check};
-use sprat_sim::history::{Action, History, ObjectName, Page, Response, Value};
+use sprat_sim::history::{Action, History, ObjectName, Page, Response, Span, Value};
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;
 use std::time::Duration;
@@ -303,8 +303,7 @@ fn scanned(
         client: 0,
         scan: 1,
         table: 1,
-        after: None,
-        next,
+        span: Span::Positions(None, next),
         rows,
         invoked,
         returned,

@@ -198,7 +198,8 @@ impl Calls {
 
 /// Adds to each write what reads show about it: only one call writes a text, so a read of the text
 /// shows the version of that write, and that the write took place before the read. Texts that were
-/// never read and do not expire are replaced by one.
+/// never read and do not expire are replaced by one, unless a scan of an index shows which fields
+/// the object did not have.
 fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     let mut read: HashMap<Value, (u64, u64)> = HashMap::new();
     for call in operations {
@@ -214,11 +215,13 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
             _ => None,
         })
         .collect();
+    let fields_matter =
+        operations.iter().any(|call| matches!(call.response, Response::Outside { .. }));
     let seen = |call: &Operation| {
         let mut call = *call;
         if let Action::Write { value: value @ Value::Text { .. }, .. } = &mut call.action {
             match read.get(value) {
-                None if !expiring.contains(value) => *value = UNREAD,
+                None if !expiring.contains(value) && !fields_matter => *value = UNREAD,
                 None => {}
                 Some(&(version, _)) if call.response == Response::Committed => {
                     call.response = Response::Done { version };

@@ -116,6 +116,10 @@ impl State {
                 self.with_version(version)
             }
             (Action::Read, Response::Absent) => self.value.is_none().then_some(self),
+            (Action::Read, Response::Outside { first, last }) => {
+                let field = self.value.and_then(Value::field);
+                field.is_none_or(|field| !(first..=last).contains(&field)).then_some(self)
+            }
             (Action::Write { value, condition }, Response::Done { version }) => {
                 self.given(condition, of_transaction)?.written(value, Some(version))
             }

@@ -82,6 +82,9 @@ pub enum Fault {
     /// An administrator drops a table, given by its index modulo their number. Another is created
     /// in its place.
     Drop(usize),
+    /// An administrator makes an index of a table, given by its index modulo their number, or, if
+    /// the table has one, drops it if the flag is set.
+    Index(usize, bool),
     /// An administrator drains a server of its tablets, or, if the flag is false, undoes that.
     Drain(usize, bool),
     /// The network behaves like this from now on.
@@ -122,7 +125,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     let several = settings.coordinators > 1;
     let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
-    let kind = random.below(if several { 53 } else { 41 });
+    let kind = random.below(if several { 57 } else { 45 });
     // A single coordinator cannot be cut from others.
     let kind = if !several && kind >= 32 { kind + 12 } else { kind };
     match kind {
@@ -148,6 +151,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
         ),
         49..52 => Fault::Flip(random.draw()),
         52 => Fault::Drop(few(random)),
+        53..57 => Fault::Index(few(random), random.chance(1, 4)),
         8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
         11..15 => Fault::Cut {
             from: (0..settings.servers).filter(|_| random.chance(1, 3)).collect(),

@@ -13,13 +13,14 @@ use super::settings::Settings;
 use crate::check;
 use crate::client::{Client, ClientContext, TRANSPORT};
 use crate::faults::{NetworkConditions, policy};
-use crate::history::{History, Response};
+use crate::history::{History, Response, Value};
 use crate::random::Random;
 use crate::report::{Failure, Summary, run_seed};
 use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::coordinator::Coordinator;
+use sprat_wire::index::new_index;
 use sprat_wire::op::{MoveOrder, ReplicaId, Request, TableOptions, TableRecord};
 use sprat_wire::tablet::{Range, Tablet};
 use std::cell::RefCell;
@@ -492,7 +493,10 @@ impl World {
             self.table_names += 1;
             self.send_to_coordinator(&Request::CreateTable {
                 name: &name,
-                options: TableOptions::of(TABLETS[self.table_names % TABLETS.len()]),
+                options: TableOptions {
+                    ordered: self.table_names.is_multiple_of(2),
+                    ..TableOptions::of(TABLETS[self.table_names % TABLETS.len()])
+                },
             });
         }
     }
@@ -599,6 +603,23 @@ impl World {
                 self.history.note_drop(self.now, table.id);
                 self.summary.recreated += u64::from(!self.is_busy);
                 self.send_to_coordinator(&Request::DropTable { name: &table.name });
+            }
+            Fault::Index(which, drop) => {
+                let tables =
+                    self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
+                let tables = tables.unwrap_or_default();
+                let Some(table) = tables.get(which % tables.len().max(1)) else { return };
+                match &table.indexes[..] {
+                    [] => self.send_to_coordinator(&Request::CreateIndex {
+                        table: &table.name,
+                        index: &new_index("field", &Value::index()),
+                    }),
+                    [index, ..] if drop => self.send_to_coordinator(&Request::DropIndex {
+                        table: &table.name,
+                        index: &index.name,
+                    }),
+                    _ => {}
+                }
             }
             Fault::Drain(server, drain) => self
                 .send_to_coordinator(&Request::Drain { server: self.servers[server].id(), drain }),
