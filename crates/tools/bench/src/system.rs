@@ -13,7 +13,7 @@ use crate::peers::optimistic::RedisContender;
 use crate::peers::process::{answers, free_loopback_addr};
 use crate::peers::redis::RespWait;
 use crate::peers::stream::Pipelined;
-use crate::peers::{Endpoint, Peer, Process};
+use crate::peers::{Endpoint, Peer, Process, RedisConnection};
 use crate::scenarios::OpenContender;
 use sprat_measure::target::LoadTarget;
 
@@ -102,6 +102,14 @@ pub trait Server {
     /// When the system has no transactions.
     fn contenders(&self) -> Result<OpenContender> {
         bail!("it has no transactions")
+    }
+
+    /// Opens a connection for commands that only Redis has.
+    ///
+    /// # Errors
+    /// When the server is not Redis, or a connection cannot be opened.
+    fn redis(&self) -> Result<RedisConnection> {
+        bail!("it is not Redis")
     }
 
     /// Kills the server with SIGKILL, restarts it on its data, and waits until it answers. Returns
@@ -362,7 +370,14 @@ impl Server for LocalServer {
 
     fn contenders(&self) -> Result<OpenContender> {
         let Peer::Redis(endpoint) = self.peer.clone() else { bail!("it has no transactions") };
-        Ok(Box::new(move || Ok(Box::new(RedisContender::connect(&endpoint)?))))
+        Ok(Box::new(move || Ok(Box::new(RedisContender(RedisConnection::connect(&endpoint)?)))))
+    }
+
+    fn redis(&self) -> Result<RedisConnection> {
+        match &self.peer {
+            Peer::Redis(endpoint) => RedisConnection::connect(endpoint),
+            Peer::Memcached(_) => bail!("it is not Redis"),
+        }
     }
 
     fn restart(&mut self) -> Result<Duration> {

@@ -2,7 +2,9 @@
 
 mod capacity;
 mod expiry;
+mod index;
 mod latency;
+mod order;
 mod throughput;
 mod transactions;
 
@@ -20,6 +22,8 @@ pub const CHAPTERS: &[Chapter] = &[
     ("batches", throughput::batches),
     ("transactions", transactions::chapter),
     ("expiry", expiry::chapter),
+    ("order", order::chapter),
+    ("index", index::chapter),
     ("utilisation", capacity::utilisation),
     ("memory", capacity::memory),
     ("restart", capacity::restart),
