@@ -16,6 +16,7 @@ use crate::store::demo::DemoArgs;
 use crate::store::export::ExportArgs;
 use crate::store::files::StoreCommand;
 use crate::store::import::ImportArgs;
+use crate::store::index::IndexArgs;
 use crate::store::objects::{DelArgs, GetArgs, IncrArgs, PutArgs, TtlArgs};
 use crate::store::scan::ScanArgs;
 use crate::store::server::{CoordinatorArgs, ServerArgs};
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Coordinator(CoordinatorArgs),
     /// Create, drop, list and move tables.
     Table(TableArgs),
+    /// Create, drop and list the secondary indexes of a table.
+    Index(IndexArgs),
     /// Print an object's value.
     Get(GetArgs),
     /// Write an object.
@@ -133,6 +136,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "server",
             "coordinator",
             "table",
+            "index",
             "get",
             "put",
             "del",
@@ -211,6 +215,7 @@ impl Command {
             Self::Txn(args) => store::txn::txn(args),
             Self::Scan(args) => store::scan::scan(args),
             Self::Table(args) => store::table::table(args),
+            Self::Index(args) => store::index::index(args),
             Self::Status(args) => store::status::status(args),
             Self::Import(args) => store::import::import(args),
             Self::Export(args) => store::export::export(args),

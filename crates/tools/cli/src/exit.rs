@@ -4,7 +4,7 @@ use sprat_client::Error;
 use sprat_flow::copy::Error as CopyError;
 use sprat_flow::file::DestinationError;
 
-/// Exit code: the object or table does not exist.
+/// Exit code: the object, table or index does not exist.
 pub(crate) const NOT_FOUND: u8 = 3;
 
 /// Exit code: a condition of the operation did not hold, or the destination exists.
@@ -50,7 +50,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         return INTERRUPTED;
     }
     match error.downcast_ref::<Error>() {
-        Some(Error::NoSuchTable(_) | Error::TableDropped(_)) => NOT_FOUND,
+        Some(Error::NoSuchTable(_) | Error::TableDropped(_) | Error::NoSuchIndex) => NOT_FOUND,
         Some(Error::Conflict { .. } | Error::TransactionConflict) => CONFLICT,
         Some(Error::Denied { .. }) => DENIED,
         Some(

@@ -2,9 +2,11 @@
 //! write is lost.
 
 use crate::support;
+use serde_json::json;
 use sprat_chance::Chance;
 use sprat_client::{
-    Client, Condition, Error, Options, Table, TransactionAction, TransactionOperation,
+    Batch, Client, Condition, Error, Keys, Options, Table, TableOptions, TransactionAction,
+    TransactionOperation,
 };
 use sprat_testing::until;
 use sprat_wire::op::{Request, TableRecord};
@@ -621,4 +623,103 @@ fn a_hot_tablet_is_split() {
             b"value"
         );
     }
+}
+
+/// Returns the keys of an ordered table, page by page.
+fn scan_keys(client: &mut Client, table: Table, keys: Keys, limit: u32) -> Vec<Vec<u8>> {
+    let (mut found, mut next) = (Vec::new(), Some(keys));
+    while let Some(keys) = next {
+        let page = client.scan_keys(table, keys, limit).expect("an answer");
+        found.extend(page.rows.into_iter().map(|row| row.key));
+        next = page.next;
+    }
+    found
+}
+
+/// A scan of a range, or of an index, has the objects of all servers in order, and each once, while
+/// tablets move and after a server has died.
+#[test]
+fn ordered_tables_and_indexes_are_scanned_while_tablets_move() {
+    let mut cluster = Cluster::start("buffered");
+    let mut client = cluster.client();
+    let options = TableOptions { ordered: true, ..TableOptions::of(8) };
+    let table = client.create_table_with("log", options).expect("servers are there");
+    let rows: Vec<Vec<u8>> =
+        (0..3000).map(|number| format!("row {number:06}").into_bytes()).collect();
+    let values: Vec<String> =
+        (0..rows.len()).map(|number| format!(r#"{{"ten": {}}}"#, number % 10)).collect();
+    let mut batch = Batch::new();
+    for (key, value) in rows.iter().zip(&values) {
+        batch.put(table, key, value.as_bytes());
+    }
+    assert!(client.batch(&batch).iter().all(Result::is_ok));
+    client.put(table, b"a row without the field", b"value").expect("an answer");
+    let coordinator = cluster.coordinator.clone();
+    let by_ten = ["index", "create", "log", "by_ten", "--field", "ten", "--type", "integer"];
+    let made = run_json(&coordinator, &by_ten);
+    assert_eq!((&made["objects"], &made["without_field"]), (&json!(3000), &json!(1)), "{made}");
+    client.remove(table, b"a row without the field").expect("an answer");
+    let index = client.index("log", "by_ten").expect("it is there");
+    let in_order = |client: &mut Client| {
+        let sevens = scan_keys(client, table, index.equal(7).expect("an integer"), 10_000);
+        assert!(sevens.iter().eq(rows.iter().skip(7).step_by(10)));
+        assert!(scan_keys(client, table, index.range(3..5).expect("integers"), 99).len() == 600);
+
+        assert!(scan_keys(client, table, Keys::all(), 10_000) == rows);
+        let backwards = scan_keys(client, table, Keys::all().descending(), 10_000);
+        assert!(backwards.iter().rev().eq(&rows));
+        let some = Keys::prefix(b"row 0012");
+        assert!(scan_keys(client, table, some, 7) == rows[1200..1300]);
+    };
+    in_order(&mut client);
+    let ends = AtomicBool::new(false);
+    let scans = std::thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            let mut client = client_of(&coordinator);
+            client.table("log").expect("it is there");
+            let mut scans = 0;
+            while !ends.load(Ordering::Acquire) {
+                in_order(&mut client);
+                scans += 1;
+            }
+            scans
+        });
+        let end = SetOnDrop(&ends);
+        let drained = servers_of(&mut client, "log")[0].to_string();
+        let answer = run_json(&coordinator, &["server", "drain", &drained]);
+        assert_eq!(answer["tablets"], 0, "{answer}");
+        drop(end);
+        scanning.join().expect("no scan fails")
+    });
+    assert!(scans > 0);
+    in_order(&mut client);
+    cluster.servers[2].as_mut().expect("it runs").kill();
+    in_order(&mut client);
+
+    let scan = |more: &[&str]| {
+        let output =
+            sprat().args(["scan", "log", "-C", &coordinator, "--keys"]).args(more).output();
+        let output = output.expect("the binary runs");
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"))
+    };
+    let [printed, hint] = scan(&["--prefix", "row 0001", "--limit", "2"]);
+    assert_eq!(printed, "row 000100\nrow 000101\n");
+    assert_eq!(hint, "sprat: 2 objects so far; continue with --after 'row 000101'\n");
+    let [printed, _] = scan(&["--prefix", "row 0001", "--limit", "2", "--after", "row 000101"]);
+    assert_eq!(printed, "row 000102\nrow 000103\n");
+    let between = ["--from", "row 002990", "--to", "row 002993", "--reverse"];
+    assert_eq!(scan(&between)[0], "row 002992\nrow 002991\nrow 002990\n");
+    assert_eq!(scan(&["--limit", "1", "--reverse"])[0], "row 002999\n");
+    let of_index = ["--index", "by_ten", "--from", "8", "--limit", "2"];
+    let [printed, hint] = scan(&of_index);
+    assert_eq!(printed, "row 000008\nrow 000018\n");
+    let go_on = "continue with --from '8' --after 'row 000018'";
+    assert_eq!(hint, format!("sprat: 2 objects so far; {go_on}\n"));
+    let [printed, _] = scan(&[&of_index[..], &["--after", "row 000018"]].concat());
+    assert_eq!(printed, "row 000028\nrow 000038\n");
+    let listed = run_json(&coordinator, &["index", "list", "log"]);
+    assert_eq!((&listed[0]["name"], &listed[0]["left"]), (&json!("by_ten"), &json!(0)), "{listed}");
+    run_json(&coordinator, &["index", "drop", "log", "by_ten"]);
+    assert_eq!(run_json(&coordinator, &["index", "list", "log"]), json!([]));
 }

@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod import;
+pub(crate) mod index;
 pub(crate) mod moves;
 pub(crate) mod objects;
 pub(crate) mod scan;

@@ -8,7 +8,9 @@ use crate::output::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use sprat_client::{Batch, BatchResult, Client, Condition, Object, Table, Ttl};
+use sprat_client::{
+    Batch, BatchResult, Client, Condition, Object, Table, Ttl, split_index_keys, with_index_keys,
+};
 use sprat_transfer::display_key;
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -44,6 +46,9 @@ pub(crate) struct GetArgs {
     /// Print a counter as a number instead of its 8 bytes; fails for other objects.
     #[arg(long, conflicts_with_all = ["json", "output"])]
     number: bool,
+    /// Leave out the keys that `sprat put --front` has put in front of the value; with one key.
+    #[arg(long, conflicts_with_all = ["json", "number"])]
+    skip_front: bool,
     /// Print JSON: key, version and value; of a counter also its number, of an object that expires
     /// also `ttl_ms`. Of several objects, one line each; where there is no object, the version is
     /// null.
@@ -92,6 +97,10 @@ pub(crate) struct PutArgs {
     /// After how long the object expires, such as 90s or 7d.
     #[arg(long, value_name = "TIME", value_parser = time_to_live)]
     ttl: Option<Ttl>,
+    /// Put this key in front of the value, for an index (`sprat index create --front`); repeat it
+    /// for more keys. With one object. `sprat get --skip-front` leaves them out.
+    #[arg(long, value_name = "KEY")]
+    front: Vec<String>,
     /// Print JSON: the new version; of several objects, one line each with key and version.
     #[arg(long)]
     json: bool,
@@ -202,9 +211,14 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
     let [key] = &args.keys[..] else { return get_many(args) };
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
-    let Some(object) = client.get(table, key.as_bytes())? else {
+    let Some(mut object) = client.get(table, key.as_bytes())? else {
         return Ok(missing(key, &args.table));
     };
+    if args.skip_front {
+        let (_, rest) = split_index_keys(&object.value)
+            .with_context(|| format!("object {key:?} has no keys in front of its value"))?;
+        object.value = rest.to_vec();
+    }
     if let Some(path) = &args.output {
         std::fs::write(path, &object.value)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -222,6 +236,7 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
 
 fn get_many(args: &GetArgs) -> Result<ExitCode> {
     ensure!(args.output.is_none(), "--output takes the value of one object: give one key");
+    ensure!(!args.skip_front, "--skip-front takes one object: give one key");
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     let mut batch = Batch::new();
@@ -270,7 +285,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
     if !args.more.is_empty() {
         return put_many(args);
     }
-    let value = match (&args.value, &args.input) {
+    let mut value = match (&args.value, &args.input) {
         (Some(value), _) => value.clone().into_bytes(),
         (None, Some(path)) => {
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
@@ -284,6 +299,10 @@ pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
             value
         }
     };
+    if !args.front.is_empty() {
+        let keys: Vec<&[u8]> = args.front.iter().map(String::as_bytes).collect();
+        value = with_index_keys(&keys, &value);
+    }
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     let (key, condition) = (args.key.as_bytes(), put_condition(args));
@@ -304,6 +323,7 @@ fn put_many(args: &PutArgs) -> Result<ExitCode> {
         first.into_iter().flatten().chain(&args.more).map(String::as_str).collect();
     let (pairs, rest) = all.as_chunks::<2>();
     ensure!(rest.is_empty(), "the last key has no value: give each key a value");
+    ensure!(args.front.is_empty(), "--front takes one object: give one key and its value");
     each_once(pairs.iter().map(|[key, _]| *key))?;
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
