@@ -361,6 +361,20 @@ fn a_suspended_leader_does_not_declare_servers_dead() {
     assert!(world.time_to_death(0, server) >= LEASE);
 }
 
+/// Runs for a time; returns whether the request that is under way is answered with `Ok`.
+fn is_granted(world: &mut World, time: Duration) -> bool {
+    let mut granted = false;
+    let until = world.now + time;
+    while world.now < until {
+        world.step();
+        let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+            granted = answer.is_ok_and(|answer| answer.status == Status::Ok);
+        };
+        world.core.poll(world.now, sink).unwrap();
+    }
+    granted
+}
+
 /// A write of its metadata may hold a coordinator up for about the length of a lease.
 #[test]
 fn a_leader_that_stood_still_answers_polls_before_it_declares_servers_dead() {
@@ -385,15 +399,7 @@ fn a_leader_that_stood_still_answers_polls_before_it_declares_servers_dead() {
         }
         world.run(LEASE);
         world.paused[0] = false;
-        let mut granted = false;
-        let until = world.now + 2 * RENEWAL;
-        while world.now < until {
-            world.step();
-            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
-                granted = answer.is_ok_and(|answer| answer.status == Status::Ok);
-            };
-            world.core.poll(world.now, sink).unwrap();
-        }
+        let granted = is_granted(&mut world, 2 * RENEWAL);
         assert!(granted && world.is_alive(0, server), "polled early: {is_early}");
     }
 }
@@ -414,15 +420,7 @@ fn a_leader_that_stood_still_lets_servers_poll_that_have_reported() {
     world.core.flush();
     world.run(LEASE);
     world.paused[0] = false;
-    let mut is_recorded = false;
-    let until = world.now + RENEWAL;
-    while world.now < until {
-        world.step();
-        let sink = &mut |_, answer: Result<Answer<'_>, _>| {
-            is_recorded = answer.is_ok_and(|answer| answer.status == Status::Ok);
-        };
-        world.core.poll(world.now, sink).unwrap();
-    }
+    let is_recorded = is_granted(&mut world, RENEWAL);
     assert!(is_recorded && world.is_alive(0, server), "it could not poll");
     assert!(world.time_to_death(0, server) < 2 * LEASE, "it does not poll");
 }
