@@ -219,8 +219,8 @@ fn line_of(index: &Index, stats: &OrderStats) -> String {
         FieldSource::Front { number } => format!("key {number} in front"),
     };
     let OrderStats { objects, without_key, bytes, left, .. } = stats;
-    let mut line =
-        format!("{:<24} {source}, {field_type}: {objects} objects, {bytes} bytes", index.name());
+    let name = index.name();
+    let mut line = format!("{name}: {source}, {field_type}; {objects} objects, {bytes} bytes");
     if *without_key > 0 {
         line = format!("{line}; {without_key} objects without such a field");
     }
