@@ -7,8 +7,10 @@ use sprat_chance::Chance;
 use sprat_log::{Config, Content, Durability, Log, MIN_MEMORY, Ref, SCAN_KEYS};
 use sprat_wire::expiry::NEVER;
 use sprat_wire::index::{Field, FieldSource, IndexDefinition, OWN_KEYS, SortOrder};
+use sprat_wire::once::OperationId;
 use sprat_wire::order::KeyRange;
 use sprat_wire::tablet::{Range, Tablet};
+use sprat_wire::transaction::{Participant, Plan, TransactionAction};
 use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds as _};
@@ -341,6 +343,34 @@ fn an_index_follows_the_values() {
     while log.order_step() {}
     assert_eq!(sizes(&log), (2, 0, 0));
     log.check_invariants();
+}
+
+/// A reader must not pass the place that an object may get, nor the one that it may leave.
+#[test]
+fn a_transaction_locks_the_old_and_the_new_place_of_an_object() {
+    let mut log = ordered();
+    for (key, value) in [(b"a", "uk"), (b"b", "us"), (b"c", "us")] {
+        log.put(TABLE, key, value.as_bytes()).unwrap();
+    }
+    let mut prepare = |slot, key: &[u8], action| {
+        let id = OperationId { client: 9, slot, sequence: 1, resent: false };
+        let position = log.hash(TABLE, key).reverse_bits();
+        let plan = Plan::encode(action, &[Participant { table: TABLE, position, id }]);
+        log.prepare((TABLE, key), &id, &Plan::parse(&plan).unwrap()).unwrap();
+    };
+    prepare(0, b"a", TransactionAction::Write(b"fr", None));
+    prepare(1, b"b", TransactionAction::Remove);
+    prepare(2, b"c", TransactionAction::Check);
+    prepare(3, b"d", TransactionAction::Write(b"de", None));
+    let locked = |index| {
+        let locked = log.locked_in_order(TABLE, index).unwrap();
+        let mut keys: Vec<Vec<u8>> = locked.into_iter().map(|(_, key)| key.into_owned()).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(locked(OWN_KEYS), [b"a", b"b", b"d"]);
+    let key = |field, key| [&Field::from(field).encode()[..], key].concat();
+    assert_eq!(locked(INDEX), [key("de", b"d"), key("fr", b"a"), key("uk", b"a"), key("us", b"b")]);
 }
 
 proptest! {
