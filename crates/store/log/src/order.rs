@@ -168,11 +168,9 @@ impl Log {
     /// # Panics
     /// When a table has more than [`MAX_INDEXES`] indexes besides the order of its keys.
     pub fn set_orders(&mut self, orders: &[SortOrder]) {
-        let is_named = |table: u32, index: u32| {
-            orders.iter().any(|record| record.table == table && record.index == index)
-        };
+        let named: BTreeSet<_> = orders.iter().map(|order| (order.table, order.index)).collect();
         for (&table, kept) in &mut self.orders.tables {
-            kept.retain(|order| is_named(table, order.index));
+            kept.retain(|order| named.contains(&(table, order.index)));
         }
         for SortOrder { table, index, definition } in orders {
             let kept = self.orders.tables.entry(*table).or_default();

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 use sprat_store::coordinator::{
-    Catalog, LoadReports, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory,
-    OwnedTablet, Refusal,
+    Catalog, LoadReports, MAX_ALL_INDEXES, MAX_TABLES, Metadata, MetadataError, MetadataFile,
+    MetadataMemory, OwnedTablet, Refusal,
 };
-use sprat_wire::op::{TableOptions, TableRecord, push_counter};
+use sprat_wire::index::{FieldSource, IndexDefinition, MAX_INDEXES};
+use sprat_wire::op::{Status, TableOptions, TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
+use sprat_wire::value::ValueType;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -129,6 +131,42 @@ fn a_table_needs_a_server_and_the_number_is_limited() {
         catalog.create("one more", TableOptions::of(1), &[1]),
         Err(Refusal::Limit(_))
     ));
+}
+
+#[test]
+fn indexes_survive_restarts_keep_their_numbers_and_are_limited() {
+    let shared = Shared::default();
+    let mut catalog = Catalog::open(shared.clone(), 1).unwrap();
+    let definition = |number| IndexDefinition {
+        source: FieldSource::Front { number },
+        field_type: ValueType::Bytes,
+    };
+    let tables = MAX_ALL_INDEXES / MAX_INDEXES;
+    let names = (0..tables).map(|table| format!("table {table}"));
+    for table in names {
+        catalog.create(&table, TableOptions::of(1), &[1]).unwrap();
+        for number in 0..u8::try_from(MAX_INDEXES).unwrap() {
+            let name = format!("index {number}");
+            catalog.create_index(&table, &name, definition(number)).unwrap().unwrap();
+        }
+        let more = catalog.create_index(&table, "one more", definition(0));
+        assert!(matches!(more, Err(Refusal::Limit(_))), "{more:?}");
+    }
+    catalog.create("another", TableOptions::of(1), &[1]).unwrap();
+    let more = catalog.create_index("another", "one more", definition(0));
+    assert!(matches!(more, Err(Refusal::Limit(_))), "{more:?}");
+    catalog.drop_index("table 0", "index 3").unwrap().unwrap();
+    let dropped = catalog.find_table("table 0").unwrap();
+    drop(catalog);
+
+    let mut catalog = Catalog::open(shared, 2).unwrap();
+    assert_eq!(catalog.find_table("table 0"), Some(dropped));
+    // The number of the dropped index is not used again.
+    let made = catalog.create_index("table 0", "index 3", definition(3)).unwrap().unwrap();
+    let numbers: Vec<u32> = made.indexes.iter().map(|index| index.id).collect();
+    assert_eq!(numbers, (1..=17).filter(|&id| id != 4).collect::<Vec<_>>());
+    assert_eq!(catalog.drop_index("table 0", "none"), Ok(Err(Status::NoSuchIndex)));
+    assert_eq!(catalog.drop_index("none", "index 3"), Ok(Err(Status::NoSuchTable)));
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub const MAX_SERVERS: usize = 1024;
 /// tablet is divided.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
+/// The largest number of indexes of all tables together: lists of tables, and a server's
+/// assignment, must fit into a message with all of them.
+pub const MAX_ALL_INDEXES: usize = 4096;
+
 /// The highest [`Catalog::incarnation`] that is drawn at random. Versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
@@ -543,8 +547,9 @@ impl<M: Metadata> Catalog<M> {
     /// the status of the answer if there is no such table.
     ///
     /// # Errors
-    /// [`Refusal::Limit`] when the table has as many indexes as it can have, or one of that name
-    /// with another definition; other [`Refusal`]s when the metadata cannot be changed.
+    /// [`Refusal::Limit`] when the table or the cluster has as many indexes as it can have, or the
+    /// table has one of that name with another definition; other [`Refusal`]s when the metadata
+    /// cannot be changed.
     pub fn create_index(
         &mut self,
         table: &str,
@@ -565,6 +570,10 @@ impl<M: Metadata> Catalog<M> {
         }
         if entry.indexes.len() >= MAX_INDEXES {
             return Err(Refusal::Limit("the table has 16 indexes, the most it can have"));
+        }
+        let all: usize = self.tables.values().map(|entry| entry.indexes.len()).sum();
+        if all >= MAX_ALL_INDEXES {
+            return Err(Refusal::Limit("the cluster has 4096 indexes, the most it can have"));
         }
         let id = entry.next_index;
         entry.next_index += 1;

@@ -26,7 +26,7 @@ mod office;
 mod rows;
 mod service;
 
-pub use catalog::{Catalog, MAX_SERVERS, MAX_TABLES, Refusal};
+pub use catalog::{Catalog, MAX_ALL_INDEXES, MAX_SERVERS, MAX_TABLES, Refusal};
 pub use entries::{OwnedTablet, ServerEntry};
 pub use loads::LoadReports;
 pub use members::{ALIVE_TIMEOUT, DRIFT, FIRST_POLL_TIMEOUT, LEASE, RENEWAL};

@@ -608,9 +608,18 @@ impl<D: Disk> Master<D> {
 
     fn scan(&mut self, id: RequestId, tablet: Tablet, after: Option<u64>) -> Outcome<MasterBody> {
         self.counts.scans += 1;
+        self.reply_page(|master, found| master.scan_into(id, tablet, after, found))
+    }
+
+    /// Replies with a page, for which `scan` gets an empty list of objects to fill. Its error is
+    /// after how many microseconds to retry.
+    pub(super) fn reply_page(
+        &mut self,
+        scan: impl FnOnce(&mut Self, &mut Vec<Ref>) -> Result<Outcome<MasterBody>, u32>,
+    ) -> Outcome<MasterBody> {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
-        let outcome = self.scan_into(id, tablet, after, &mut found).unwrap_or_else(|retry| {
+        let outcome = scan(self, &mut found).unwrap_or_else(|retry| {
             self.counts.turned_away += 1;
             Outcome::Retry(retry)
         });

@@ -35,14 +35,7 @@ impl<D: Disk> Master<D> {
             };
             return Outcome::Reply(answer(status, false, 0, 0, Repeat::Retain));
         }
-        let mut found = std::mem::take(&mut self.found);
-        found.clear();
-        let outcome = self.scan_range_into(id, table, query, &mut found).unwrap_or_else(|retry| {
-            self.counts.turned_away += 1;
-            Outcome::Retry(retry)
-        });
-        self.found = found;
-        outcome
+        self.reply_page(|master, found| master.scan_range_into(id, table, query, found))
     }
 
     /// Replies to a scan of a range of keys; the error is after how many microseconds to retry.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sprat_client::{
-    Client, FieldSource, Index, IndexDefinition, OrderStats, TableStats, ValueType,
+    Client, FieldSource, Index, IndexDefinition, OrderStats, Table, TableStats, ValueType,
 };
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -121,6 +121,7 @@ pub(crate) fn index(args: &IndexArgs) -> Result<ExitCode> {
         IndexCommand::Create { table, name, source, field_type, detach } => {
             let definition = definition(source, (*field_type).into())?;
             let index = client.create_index(table, name, &definition)?;
+            let table = client.table(table)?;
             let stats = match detach {
                 true => size(&mut client, table, &index)?,
                 false => wait(&mut client, table, &index, args.json)?,
@@ -135,10 +136,12 @@ pub(crate) fn index(args: &IndexArgs) -> Result<ExitCode> {
             let indexes = client.indexes(table)?;
             let id = client.table(table)?;
             let TableStats { orders, .. } = client.table_stats(id)?;
-            let all = indexes.iter().map(|index| (index, of(&orders, index)));
-            let list: Vec<Value> =
-                all.clone().map(|(index, stats)| json_of(index, &stats)).collect();
-            let lines: Vec<String> = all.map(|(index, stats)| line_of(index, &stats)).collect();
+            let (mut list, mut lines) = (Vec::new(), Vec::new());
+            for index in &indexes {
+                let stats = of(&orders, index)?;
+                list.push(json_of(index, &stats));
+                lines.push(line_of(index, &stats));
+            }
             (list.into(), lines.join("\n"))
         }
     };
@@ -169,19 +172,18 @@ fn definition(args: &SourceArgs, field_type: ValueType) -> Result<IndexDefinitio
 }
 
 /// Returns the size of an index among those of all orders of its table.
-fn of(orders: &[OrderStats], index: &Index) -> OrderStats {
-    let found = orders.iter().find(|stats| stats.index == index.id());
-    found.copied().unwrap_or_default()
+fn of(orders: &[OrderStats], index: &Index) -> Result<OrderStats> {
+    let found = orders.iter().find(|stats| stats.index == index.id()).copied();
+    found.with_context(|| format!("index {:?} was dropped meanwhile", index.name()))
 }
 
-fn size(client: &mut Client, table: &str, index: &Index) -> Result<OrderStats> {
-    let id = client.table(table)?;
-    Ok(of(&client.table_stats(id)?.orders, index))
+fn size(client: &mut Client, table: Table, index: &Index) -> Result<OrderStats> {
+    of(&client.table_stats(table)?.orders, index)
 }
 
 /// Waits until an index is complete.
 #[allow(clippy::disallowed_methods, reason = "nothing else goes on in this process")]
-fn wait(client: &mut Client, table: &str, index: &Index, quiet: bool) -> Result<OrderStats> {
+fn wait(client: &mut Client, table: Table, index: &Index, quiet: bool) -> Result<OrderStats> {
     let mut stats = size(client, table, index)?;
     let style = ProgressStyle::with_template("{bar:32} {pos}/{len} objects  {elapsed}")?;
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0).with_style(style) };
