@@ -1,4 +1,5 @@
-//! Copies of closed segments from memory, to replace lost replicas.
+//! Copies of segments from memory: of single ones, to replace lost replicas, and of all that the
+//! log has at one moment, for a backup of the store.
 //!
 //! A copy need not have the bytes that were first written: the cleaner may have compacted the live
 //! entries and dropped the others. It has the same meaning *once the log is durable up to*
@@ -12,10 +13,14 @@
 //! ([`SegmentHeader::is_copy`]). All entries of a copy count, also a completion that is the last
 //! one.
 
+use crate::config::Durability;
 use crate::log::Log;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::expiry::NEVER;
 use sprat_wire::value::ValueType;
+
+/// The largest number of slices for which [`Log::cut`] continues a combination.
+pub const CUT_SLICES: usize = 4;
 
 /// A copy in progress. Return it by [`Log::end_copy`]: until then the cleaner leaves the segment
 /// alone.
@@ -34,6 +39,11 @@ impl SegmentCopy {
     pub fn position(&self) -> u64 {
         self.position
     }
+
+    /// Lets the copy begin again.
+    pub fn rewind(&mut self) {
+        self.next = None;
+    }
 }
 
 impl Log {
@@ -41,14 +51,74 @@ impl Log {
     /// or when the cleaner moves, or has moved, its live entries to survivors.
     pub fn begin_copy(&mut self, segment: u64) -> Option<SegmentCopy> {
         let slot = *self.memory.by_id.get(&segment)?;
+        self.is_copyable(slot).then(|| self.pin_copy(slot))
+    }
+
+    fn is_copyable(&self, slot: u32) -> bool {
         let combination = self.cleaner.combination.as_ref();
         let goes = combination.is_some_and(|combination| combination.takes_from(slot));
-        let copied = self.memory.segment(slot);
-        if !copied.wholly_durable() || copied.cleaned || goes {
+        let segment = self.memory.segment(slot);
+        segment.wholly_durable() && !segment.cleaned && !goes
+    }
+
+    fn pin_copy(&mut self, slot: u32) -> SegmentCopy {
+        self.memory.pin(slot);
+        SegmentCopy { slot, position: self.position, next: None }
+    }
+
+    /// Returns the segments of which [`begin_copy`](Self::begin_copy) begins a copy now, with the
+    /// bytes of their live entries, by ascending id. Segments without live entries are left out.
+    pub fn copyable(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let live = move |slot: u32| self.memory.segment(slot).live;
+        let has_any = move |&(_, &slot): &(&u64, &u32)| live(slot) > 0 && self.is_copyable(slot);
+        self.memory.by_id.iter().filter(has_any).map(move |(&id, &slot)| (id, live(slot)))
+    }
+
+    /// Cuts the log: seals the head, and begins a copy of each segment that has live entries. The
+    /// copies together hold what the log holds now, once each [is settled](Self::is_settled).
+    /// Returns them with their segments' ids and bytes of live entries, by ascending id.
+    ///
+    /// `None` while the cleaner moves entries to another segment, or there is no room for another
+    /// head. Then each call cleans for [`CUT_SLICES`] slices, and the cleaner begins to move nothing
+    /// else: call it again, or [`give_up_cut`](Self::give_up_cut).
+    ///
+    /// # Panics
+    /// When the log has no disk: it has no tombstones then, and its segments do not show what was
+    /// removed.
+    pub fn cut(&mut self) -> Option<Vec<(u64, usize, SegmentCopy)>> {
+        assert!(self.config.durability == Durability::Tracked);
+        self.cleaner.holds_combinations = self.cleaner.combination.is_some();
+        if self.cleaner.combination.is_some() && !self.continue_combination() {
             return None;
         }
-        self.memory.pin(slot);
-        Some(SegmentCopy { slot, position: self.position, next: None })
+        self.give_up_cut();
+        let head = self.memory.segment(self.head);
+        let is_fresh = head.appended == head.header_len;
+        if !is_fresh && !self.roll_head() {
+            (0..CUT_SLICES).take_while(|_| self.forced_slice()).for_each(drop);
+            return None;
+        }
+        let memory = &self.memory;
+        let holds_any = |slot: u32| {
+            let segment = memory.segment(slot);
+            segment.sealed && !segment.cleaned && segment.live > 0
+        };
+        let slots = memory.by_id.iter().filter(|&(_, &slot)| holds_any(slot));
+        let slots: Vec<(u64, u32)> = slots.map(|(&id, &slot)| (id, slot)).collect();
+        let copy = |(id, slot)| (id, self.memory.segment(slot).live, self.pin_copy(slot));
+        Some(slots.into_iter().map(copy).collect())
+    }
+
+    /// Lets the cleaner go on as usual, although the log was not cut.
+    pub fn give_up_cut(&mut self) {
+        self.cleaner.holds_combinations = false;
+    }
+
+    /// Returns whether a copy that [`cut`](Self::cut) began may be continued: its segment is wholly
+    /// durable.
+    #[must_use]
+    pub fn is_settled(&self, copy: &SegmentCopy) -> bool {
+        self.memory.segment(copy.slot).wholly_durable()
     }
 
     /// Appends the next entries to `out`, at least `least` bytes unless the segment ends; returns

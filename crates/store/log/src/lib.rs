@@ -91,7 +91,7 @@ pub use cleaner::{CleanReport, CleanerStats, SLICE_BYTES, SLICE_ENTRIES};
 pub use clients::MAX_CLIENTS;
 pub use completions::Operation;
 pub use config::{Config, ConfigError, Durability, MAX_MEMORY, MIN_MEMORY, RESERVED_SEGMENTS};
-pub use copy::SegmentCopy;
+pub use copy::{CUT_SLICES, SegmentCopy};
 pub use evict::EVICTED_AT_ONCE;
 pub use expiry::{EXPIRED_AT_ONCE, RECORD_AHEAD};
 pub use log::{Content, Full, Log, Ref, Written};

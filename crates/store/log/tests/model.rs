@@ -5,7 +5,10 @@ use crate::common;
 use common::{Disk, chance};
 use proptest::prelude::*;
 use sprat_chance::Chance;
-use sprat_log::{Config, Content, Durability, Full, Log, MIN_MEMORY, Operation, Pin};
+use sprat_log::{
+    Config, Content, Durability, Full, Log, MIN_MEMORY, Operation, Pin, Restore, SegmentCopy,
+};
+use sprat_wire::entry::{Entry, SegmentHeader};
 use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use sprat_wire::op::Status;
@@ -385,6 +388,103 @@ fn durable(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usiz
     }
 }
 
+/// Copies of segments, by their ids, as a backup has them.
+#[derive(Default)]
+struct Copies(BTreeMap<u64, Vec<u8>>);
+
+impl Copies {
+    fn add(&mut self, log: &mut Log, id: u64, mut copy: SegmentCopy) {
+        let mut bytes = Vec::new();
+        while log.continue_copy(&mut copy, 20_000, &mut bytes) {}
+        log.end_copy(copy);
+        self.0.insert(id, bytes);
+    }
+
+    /// Copies a segment that can be copied now and was not copied before.
+    fn add_some(&mut self, log: &mut Log, chance: &mut Chance) {
+        let lacking: Vec<u64> =
+            log.copyable().map(|(id, _)| id).filter(|id| !self.0.contains_key(id)).collect();
+        if !lacking.is_empty() {
+            let id = lacking[chance.index(lacking.len())];
+            let copy = log.begin_copy(id).expect("it was listed a moment ago");
+            self.add(log, id, copy);
+        }
+    }
+
+    fn restore(&self, config: Config, ids: &[u64]) -> Log {
+        let mut restore = Restore::new(config, ids, None).unwrap();
+        for id in ids.iter().rev() {
+            let bytes = &self.0[id];
+            let header = Entry::parse_checked(bytes).unwrap();
+            let (mut at, mut entries) = (header.encoded_len(), Vec::new());
+            while at < bytes.len() {
+                let entry = Entry::parse_checked(&bytes[at..]).unwrap();
+                let len = entry.encoded_len();
+                entries.push((restore.hash(entry.table, entry.key), &bytes[at..at + len]));
+                at += len;
+            }
+            let safe_version = SegmentHeader::parse(header.value).unwrap().safe_version;
+            restore.segment(*id, safe_version, entries).unwrap();
+        }
+        restore.finish(ids.last().copied().unwrap_or(0)).unwrap()
+    }
+}
+
+/// Runs a random history in which segments are copied at any time, and compares what the copies
+/// hold together with the log at the moment of each cut.
+fn backed_up(seed: u64, value_max: usize, steps: usize, cuts: usize) {
+    let mut config = Config::new(MIN_MEMORY, Durability::Tracked);
+    if seed.is_multiple_of(2) {
+        config.max_segments_on_disk = config.memory / config.segment_bytes * 3 / 2 + 12;
+    }
+    let mut log = Log::new(config.clone()).unwrap();
+    let mut disk = Disk::default();
+    let (mut model, mut case) = (Model::default(), case(seed, 300, value_max, 10));
+    let mut copies = Copies::default();
+    let mut pins = Vec::new();
+    for _ in 0..cuts {
+        for _ in 0..case.chance.index(steps) {
+            step(&mut log, &mut model, &mut case, &mut pins, Some(&mut disk));
+            if case.chance.one_in(100) {
+                copies.add_some(&mut log, &mut case.chance);
+            }
+        }
+        let mut waits = 0;
+        let cut = loop {
+            if let Some(cut) = log.cut() {
+                break cut;
+            }
+            waits += 1;
+            assert!(waits < 10_000, "it is never cut: {:?}", log.stats());
+            make_way(&mut log, &mut pins, Some(&mut disk));
+        };
+        let state = model.state.clone();
+        for _ in 0..case.chance.index(200) {
+            // The segments of the cut are not cleaned, so a write could wait for ever.
+            if log.needs_cleaning() {
+                break;
+            }
+            step(&mut log, &mut model, &mut case, &mut pins, Some(&mut disk));
+        }
+        make_way(&mut log, &mut pins, Some(&mut disk));
+        let ids: Vec<u64> = cut.iter().map(|(id, _, _)| *id).collect();
+        for (id, _, copy) in cut {
+            assert!(log.is_settled(&copy));
+            match copies.0.contains_key(&id) {
+                true => log.end_copy(copy),
+                false => copies.add(&mut log, id, copy),
+            }
+        }
+        log.check_invariants();
+        let restored = copies.restore(config.clone(), &ids);
+        restored.check_invariants();
+        let found = contents(&restored, 3);
+        let differs = |key: &&Key| state.get(*key) != found.get(*key);
+        let keys: Vec<_> = state.keys().chain(found.keys()).filter(differs).take(3).collect();
+        assert!(keys.is_empty(), "copies and log differ in {keys:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 40,
@@ -410,6 +510,11 @@ proptest! {
     #[test]
     fn crashes_with_large_values(seed: u64, keys in 3usize..200, removes in 0usize..20) {
         durable(seed, keys, 30_000, removes, 2000, 4);
+    }
+
+    #[test]
+    fn copies_at_a_cut(seed: u64, value_max in 10usize..8000) {
+        backed_up(seed, value_max, 2000, 4);
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Log {
 
     fn begin_combination(&mut self, forced: bool) -> Option<Combination> {
         // While a log is restored there is no head yet that could list survivors.
-        if self.head == NO_SLOT || self.cleaner.batches.len() >= BATCHES_MAX {
+        let is_held = self.cleaner.holds_combinations;
+        if self.head == NO_SLOT || is_held || self.cleaner.batches.len() >= BATCHES_MAX {
             return None;
         }
         let sources = self.choose_combination(forced, self.most_combined()?);

@@ -24,6 +24,7 @@ mod compact;
 mod defragment;
 mod purge;
 
+use crate::copy::CUT_SLICES;
 use crate::log::Log;
 use crate::table::TableSlot;
 use sprat_wire::entry::{Entry, Kind};
@@ -86,6 +87,8 @@ pub(crate) struct Cleaner {
     /// still to be examined.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
+    /// Whether no combination may begin, because a [cut](Log::cut) waits for the end of one.
+    pub(crate) holds_combinations: bool,
     pub(super) stats: CleanerStats,
 }
 
@@ -165,6 +168,18 @@ impl Log {
                 return;
             }
         }
+    }
+
+    /// Continues the combination in progress for [`CUT_SLICES`] slices; returns whether it has
+    /// ended.
+    pub(crate) fn continue_combination(&mut self) -> bool {
+        for _ in 0..CUT_SLICES {
+            if self.cleaner.combination.is_none() || !self.combine_step(&mut Budget::slice(), true)
+            {
+                break;
+            }
+        }
+        self.cleaner.combination.is_none()
     }
 
     /// Cleans because a write cannot continue otherwise; returns false when nothing can be done.
