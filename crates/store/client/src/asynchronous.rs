@@ -12,23 +12,24 @@ use crate::operations::{
 use crate::transaction::{
     AsyncTransaction, BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, backoff,
 };
-use crate::types::{Counter, KeyPage, Object, Page, Table, TableStats, list};
+use crate::types::{CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::expiry::Ttl;
 use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
-    Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
+    Answer, ClusterSeen, Condition, CopyStep, Records, Request, ServerRecord, Status, TableOptions,
+    TableRecord,
 };
 use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// The largest number of operations that are handed over to the thread and not begun yet. A further
@@ -94,6 +95,37 @@ impl<T> Call<T> {
     /// A call that failed before it began.
     fn ended(error: Error) -> Self {
         Self { state: Arc::new(Mutex::new(CallState { result: Some(Err(error)), waker: None })) }
+    }
+
+    /// Waits for the result on this thread, for callers that have no executor.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn wait(self) -> Result<T, Error> {
+        let waker = thread_waker();
+        let mut context = Context::from_waker(&waker);
+        let mut call = pin!(self);
+        loop {
+            match call.as_mut().poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
+
+/// Returns a waker that unparks this thread, for threads that poll a [`Call`] without an executor.
+#[must_use]
+pub fn thread_waker() -> Waker {
+    Waker::from(Arc::new(WaitingThread(thread::current())))
+}
+
+/// A thread that waits for a call.
+struct WaitingThread(Thread);
+
+impl Wake for WaitingThread {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

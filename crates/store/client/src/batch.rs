@@ -4,7 +4,7 @@ use crate::operations::{double_sum, integer_sum, number, object, version_if_any}
 use crate::types::{Object, Table};
 use sprat_wire::expiry::Ttl;
 use sprat_wire::op::{Answer, Condition, Request};
-use sprat_wire::value::Number;
+use sprat_wire::value::{Number, ValueType};
 
 /// Number of operations that a client sends at a time, of a larger batch.
 pub const BATCH_WINDOW: usize = 4096;
@@ -121,6 +121,20 @@ impl<'a> Batch<'a> {
         self.add(Request::IncrementF64 { table: table.0, key, delta })
     }
 
+    /// Adds an object of a backup, which is stored with its version unless the table has that
+    /// version of it or a later one. Its result is [`BatchResult::Written`], with the version that
+    /// the object has then. Only an administrator may do this.
+    pub fn restore(
+        &mut self,
+        table: Table,
+        key: &'a [u8],
+        (value, value_type): (&'a [u8], ValueType),
+        version: u64,
+        ttl: Option<Ttl>,
+    ) -> &mut Self {
+        self.add(Request::Restore { table: table.0, key, value, value_type, version, ttl })
+    }
+
     fn add(&mut self, request: Request<'a>) -> &mut Self {
         self.requests.push(request);
         self
@@ -169,7 +183,7 @@ impl BatchKind {
     pub(crate) fn of(request: &Request<'_>) -> Self {
         match request {
             Request::Read { .. } => Self::Read,
-            Request::Write { .. } => Self::Write,
+            Request::Write { .. } | Request::Restore { .. } => Self::Write,
             Request::SetTtl { .. } => Self::SetTtl,
             Request::Remove { .. } => Self::Remove,
             Request::IncrementI64 { .. } => Self::Integer,

@@ -11,14 +11,15 @@ use crate::operations::{
 use crate::transaction::{
     BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff,
 };
-use crate::types::{Counter, KeyPage, Object, Page, Table, TableStats, list};
+use crate::types::{CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
 use sprat_wire::expiry::Ttl;
 use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
-    Answer, Condition, Records, Request, ServerRecord, Status, TableOptions, TableRecord,
+    Answer, ClusterSeen, Condition, CopyStep, Records, Request, ServerRecord, Status, TableOptions,
+    TableRecord,
 };
 use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;

@@ -100,7 +100,7 @@ pub(crate) enum RepeatRule {
 
 impl RepeatRule {
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        if request.changes_object() {
+        if request.takes_id() {
             Self::ById
         } else if request.is_idempotent() {
             Self::Freely

@@ -735,7 +735,9 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
         return Err(Error::KeyTooLarge(key.len()));
     }
     match *request {
-        Request::Write { value, .. } if value.len() > MAX_VALUE => {
+        Request::Write { value, .. } | Request::Restore { value, .. }
+            if value.len() > MAX_VALUE =>
+        {
             Err(Error::ValueTooLarge(value.len()))
         }
         Request::ScanRange { query, .. } if query.longest_key() > query.max_key() => {

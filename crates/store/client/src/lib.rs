@@ -34,7 +34,7 @@ mod target;
 mod transaction;
 mod types;
 
-pub use asynchronous::{AsyncClient, Call};
+pub use asynchronous::{AsyncClient, Call, thread_waker};
 pub use batch::{BATCH_WINDOW, Batch, BatchResult};
 pub use blocking::{Client, Options, Ticket};
 pub use calls::{ATTEMPT_TIMEOUT, AnswerSink, MAX_PENDING};
@@ -50,9 +50,9 @@ pub use sprat_wire::expiry::{Ttl, TtlError};
 pub use sprat_wire::index::{
     Field, FieldSource, IndexDefinition, IndexError, OrderStats, split_index_keys, with_index_keys,
 };
-pub use sprat_wire::op::{Condition, ServerRecord, TableOptions, TableRecord, WhenFull};
+pub use sprat_wire::op::{Condition, CopyStep, ServerRecord, TableOptions, TableRecord, WhenFull};
 pub use sprat_wire::transaction::TransactionAction;
 pub use sprat_wire::value::{IncrementError, Number, ValueType};
 pub use target::ServerHandle;
 pub use transaction::{AsyncTransaction, TRANSACTION_ATTEMPTS, Transaction};
-pub use types::{Counter, KeyPage, Object, Page, Row, Table, TableStats};
+pub use types::{CopiedPiece, Counter, KeyPage, Object, Page, Row, Table, TableStats};

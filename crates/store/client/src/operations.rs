@@ -485,6 +485,31 @@ macro_rules! operations {
                     .to(Recipient::Server(locator.to_owned()))
             }
 
+            /// Takes a step of a copy of the log of the server at a locator, for a backup of the
+            /// store. A server keeps only one client at a time from interfering with another's
+            /// copy: see [`CopyStep`].
+            ///
+            /// # Errors
+            /// [`Error::Refused`] when another client copies that log; other [`Error`]s when this
+            /// client has no right to administer the cluster, or the server does not answer in
+            /// time.
+            fn copy_log(locator: &str, step: CopyStep<'_>) -> CopiedPiece {
+                Operation::new(Request::CopyLog { step }, CopiedPiece::of)
+                    .to(Recipient::Server(locator.to_owned()))
+            }
+
+            /// Returns a copy of the cluster's catalog, as servers keep it, and its version.
+            ///
+            /// # Errors
+            /// [`Error`] when this client has no right to administer the cluster, or no coordinator
+            /// answers in time.
+            fn copy_catalog() -> (u64, Vec<u8>) {
+                Operation::new(
+                    Request::CopyCatalog { server: 0, seen: &ClusterSeen::default() },
+                    |answer| Some((answer.number, answer.body.to_vec())),
+                )
+            }
+
             /// Returns the term and the locator of the leading coordinator; zero and empty when the
             /// cluster has only one coordinator.
             ///

@@ -3,9 +3,10 @@
 use crate::keys::Keys;
 use sprat_wire::expiry::Ttl;
 use sprat_wire::index::OrderStats;
-use sprat_wire::op::{Answer, Item, Items, Records, push_counter};
+use sprat_wire::op::{Answer, CopySegment, Item, Items, Records, Status, push_counter};
 use sprat_wire::order::RangePage;
 use sprat_wire::value::{Number, ValueType};
+use zerocopy::FromBytes as _;
 
 /// A table's id. A table that is dropped and made again gets another id.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -93,6 +94,32 @@ pub struct TableStats {
     pub bytes: u64,
     /// The order of its keys and its indexes, as far as it has any.
     pub orders: Vec<OrderStats>,
+}
+
+/// What a server returns for a step of a copy of its log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CopiedPiece {
+    /// Whether the server has what the step names: the segment, or the cut.
+    pub found: bool,
+    /// Whether the segment has further entries.
+    pub more: bool,
+    /// The number of the cut, or how many bytes of the segment were read.
+    pub number: u64,
+    /// Entries, or a list of segments.
+    pub bytes: Vec<u8>,
+}
+
+impl CopiedPiece {
+    pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
+        let Answer { status, more, number, body, .. } = *answer;
+        Some(Self { found: status == Status::Ok, more, number, bytes: body.to_vec() })
+    }
+
+    /// Returns the list of segments; `None` if it is not one.
+    #[must_use]
+    pub fn segments(&self) -> Option<&[CopySegment]> {
+        <[CopySegment]>::ref_from_bytes(&self.bytes).ok()
+    }
 }
 
 /// One of a server's counters.

@@ -10,6 +10,7 @@ mod answer;
 mod backup;
 mod batch;
 mod cluster;
+mod copying;
 mod encoding;
 mod moving;
 mod records;
@@ -24,6 +25,7 @@ pub use batch::{
     push_item,
 };
 pub use cluster::{Assignment, RecoveryOrder};
+pub use copying::{COPY_BYTES, COPY_IDLE, CopyCursor, CopySegment, CopyStep, MAX_HOLD};
 pub use moving::{MoveCursor, MoveOrder, MoveStage, RangeBytes};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableOptions, TableRecord, TabletRecord,
@@ -37,6 +39,7 @@ use crate::once::OPERATION_ID_BYTES;
 use crate::order::RangeQuery;
 use crate::tablet::{self, MAX_TABLETS};
 use crate::transaction::{Decision, PREPARED, Plan, TransactionAction};
+use crate::value::ValueType;
 use crate::{MAX_TABLE_NAME, MAX_VERSION};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -74,6 +77,10 @@ impl RequestHeader {
         Self { op: self.op | WITH_ID, ..self }
     }
 }
+
+/// The highest version of an object that is [restored](Request::Restore). Later writes of the
+/// object have as many versions left.
+pub const MAX_RESTORED_VERSION: u64 = MAX_VERSION / 2;
 
 /// The condition under which a write or remove takes place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -221,6 +228,22 @@ pub enum Request<'a> {
         /// What to do.
         decision: Decision,
     },
+    /// To a master: store an object of a backup with its version, unless the server has that
+    /// version or a later one. `number` of the answer: the version that the object has.
+    Restore {
+        /// Table id.
+        table: u32,
+        /// Key.
+        key: &'a [u8],
+        /// Value; 8 bytes for a counter.
+        value: &'a [u8],
+        /// The value's type.
+        value_type: ValueType,
+        /// Version; at most [`MAX_RESTORED_VERSION`].
+        version: u64,
+        /// After how long the object expires; `None`: never.
+        ttl: Option<Ttl>,
+    },
     /// To a master: return the next objects of a table, in the order of [`Items`]' cursors. Body of
     /// the answer: [`Items`]; `more`: another scan is needed, from the cursor in `number`. An
     /// answer covers one tablet at most; the next tablet may be at another server.
@@ -255,6 +278,11 @@ pub enum Request<'a> {
         table: u32,
         /// The value to send back.
         value: &'a [u8],
+    },
+    /// To a master: take a step of a copy of its log.
+    CopyLog {
+        /// The step.
+        step: CopyStep<'a>,
     },
     /// To a master or coordinator: return its counters. Body of the answer: [`Records`].
     ServerStats,
@@ -334,7 +362,8 @@ pub enum Request<'a> {
         seen: &'a ClusterSeen,
     },
     /// Server to coordinator: send a copy of the catalog, which the server keeps so that lost
-    /// metadata can be rebuilt. `number`: the version of the catalog. A coordinator of other or
+    /// metadata can be rebuilt; also from an admin, for a backup, with `server` zero. `number`: the
+    /// version of the catalog. A coordinator of other or
     /// older metadata answers as to [`Assignments`](Self::Assignments).
     CopyCatalog {
         /// Id of the server.
@@ -518,6 +547,13 @@ pub enum Malformed {
     /// A scan of a range of keys that is not valid.
     #[error("a scan of a range of keys whose keys or limit are invalid")]
     Query,
+    /// An object to restore of an unknown type, with a version over its limit, or a counter that has
+    /// not 8 bytes.
+    #[error("an object to restore whose type, version or length is invalid")]
+    Object,
+    /// An invalid step of a copy of a log.
+    #[error("an invalid step of a copy of a log")]
+    Copy,
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
@@ -552,6 +588,7 @@ impl<'a> Request<'a> {
             | Self::Remove { table, .. }
             | Self::IncrementI64 { table, .. }
             | Self::IncrementF64 { table, .. }
+            | Self::Restore { table, .. }
             | Self::Prepare { table, .. }
             | Self::Decide { table, .. }
             | Self::Scan { table, .. }
@@ -574,6 +611,7 @@ impl<'a> Request<'a> {
             | Self::Remove { table, key, .. }
             | Self::IncrementI64 { table, key, .. }
             | Self::IncrementF64 { table, key, .. }
+            | Self::Restore { table, key, .. }
             | Self::Prepare { table, key, .. } => Some((table, key)),
             _ => None,
         }
@@ -597,7 +635,9 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn has_ttl(&self) -> bool {
         match self {
-            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } => ttl.is_some(),
+            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } | Self::Restore { ttl, .. } => {
+                ttl.is_some()
+            }
             Self::Prepare { .. } | Self::Decide { .. } => true,
             _ => false,
         }
@@ -608,7 +648,9 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn ttl_bytes(&self) -> Option<[u8; TTL_BYTES]> {
         match self {
-            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } => ttl.map(Ttl::bytes),
+            Self::Write { ttl, .. } | Self::SetTtl { ttl, .. } | Self::Restore { ttl, .. } => {
+                ttl.map(Ttl::bytes)
+            }
             _ => None,
         }
     }
@@ -630,11 +672,18 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns whether the request may change or lock an object, and so may have an
-    /// [`OperationId`](crate::once::OperationId).
+    /// Returns whether the request may change or lock an object.
     #[must_use]
     #[inline]
     pub fn changes_object(&self) -> bool {
+        self.takes_id() || matches!(self, Self::Restore { .. })
+    }
+
+    /// Returns whether the request may have an [`OperationId`](crate::once::OperationId), because
+    /// it must take effect once only.
+    #[must_use]
+    #[inline]
+    pub fn takes_id(&self) -> bool {
         matches!(
             self,
             Self::Write { .. }
@@ -650,6 +699,6 @@ impl<'a> Request<'a> {
     /// sent again when its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        !self.changes_object() && !matches!(self, Self::DropTable { .. } | Self::Batch { .. })
+        !self.takes_id() && !matches!(self, Self::DropTable { .. } | Self::Batch { .. })
     }
 }

@@ -10,11 +10,12 @@ use sprat_wire::once::{
     COMPLETIONS, Completion, MAX_COMPLETION, MAX_OPERATION_SLOTS, MAX_RESULT, OperationId,
 };
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, Item, Items, Load,
-    MAX_BATCH, Malformed, MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart,
-    RecoveryOrder, ReplicaId, ReplicaRecord, Request, Selection, ServerRecord, Status,
-    TableOptions, TableRecord, TabletRecord, WhenFull, encode_answer, encode_object, fits_record,
-    push_counter, push_item, push_replica, push_server, push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, CopyCursor, CopyStep,
+    Item, Items, Load, MAX_BATCH, MAX_RESTORED_VERSION, Malformed, MoveCursor, MoveOrder,
+    MoveStage, RangeBytes, Records, RecoveredPart, RecoveryOrder, ReplicaId, ReplicaRecord,
+    Request, Selection, ServerRecord, Status, TableOptions, TableRecord, TabletRecord, WhenFull,
+    encode_answer, encode_object, fits_record, push_counter, push_item, push_replica, push_server,
+    push_table, write_scan_record,
 };
 use sprat_wire::order::{KeyRange, RangePage, RangeQuery};
 use sprat_wire::tablet::{Range, Tablet};
@@ -82,6 +83,9 @@ proptest! {
             range,
         };
         let seen = ClusterSeen { cluster: client.into(), version: number.into() };
+        let copied =
+            CopyCursor { cut: number.into(), segment: client.into(), from: table.into() };
+        let version = sequence.min(MAX_RESTORED_VERSION);
         let cursor = MoveCursor { after: client.into(), batch: sequence.into() };
         let unmarked = OperationId { resent: false, ..id };
         let participant = Participant { table, position: number, id: unmarked };
@@ -120,6 +124,20 @@ proptest! {
             decide(Decision::End),
             Request::Scan { table, after: None },
             Request::Scan { table, after: Some(number) },
+            Request::Restore { table, key, value, value_type: ValueType::Bytes, version, ttl: None },
+            Request::Restore {
+                table,
+                key,
+                value: &number.to_le_bytes(),
+                value_type: ValueType::Double,
+                version,
+                ttl: Some(ttl),
+            },
+            Request::CopyLog { step: CopyStep::List },
+            Request::CopyLog { step: CopyStep::Cut },
+            Request::CopyLog { step: CopyStep::Release { cut: number, wanted: &[number.into()] } },
+            Request::CopyLog { step: CopyStep::Read(&copied) },
+            Request::CopyLog { step: CopyStep::End },
             Request::TableStats { table },
             Request::Echo { table, value },
             Request::ServerStats,
@@ -165,7 +183,7 @@ proptest! {
             prop_assert_eq!(Request::parse_with_id(&bytes), Ok((request, None)));
             let bytes = request.to_bytes(Some(&id));
             let op = bytes_of(&request)[0];
-            let with_id = if request.changes_object() {
+            let with_id = if request.takes_id() {
                 Ok((request, Some(id)))
             } else {
                 Err(Malformed::Id(op))

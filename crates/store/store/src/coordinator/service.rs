@@ -453,11 +453,11 @@ impl<M: Metadata> Coordinator<M> {
             Request::FindTable { name } => self.guests.rights_by_name(who, name).is_some(),
             Request::Enlist { .. }
             | Request::Assignments { .. }
-            | Request::CopyCatalog { .. }
             | Request::Void { .. }
             | Request::Recovered { .. }
             | Request::Loads { .. }
             | Request::Backup(_) => who.serves(),
+            Request::CopyCatalog { .. } => who.serves() || who.administers(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
             // Any peer may send these requests, and sees only tables to which it has rights. The
             // coordinator does not serve other requests, and the reply says so.
@@ -594,8 +594,10 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Batch { .. }
             | Request::Prepare { .. }
             | Request::Decide { .. }
+            | Request::Restore { .. }
             | Request::TableStats { .. }
             | Request::Echo { .. }
+            | Request::CopyLog { .. }
             | Request::Collect { .. }
             | Request::Backup(_) => answer_text(
                 &mut self.bodies,

@@ -3,6 +3,7 @@
 
 mod batch;
 mod body;
+mod copying;
 mod deciding;
 mod durable;
 mod expiry;
@@ -31,6 +32,7 @@ use crate::moving::{MigrationSources, MigrationTargets};
 use crate::node::{Caller, Service};
 use crate::replication::{Outlook, Replicator};
 use body::HeldBodies;
+use copying::LogCopies;
 use deciding::OwnDecisions;
 use durable::Durable;
 use expiry::ExpiryClock;
@@ -139,6 +141,7 @@ pub struct Master<D: Disk> {
     held: HeldBodies,
     prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
     access_rules: AccessRules,
+    copies: LogCopies,
     /// While a batch is executed: the log position for which its answers must wait, as far as it is
     /// known.
     batch_position: Option<u64>,
@@ -202,6 +205,7 @@ impl<D: Disk> Master<D> {
             held: HeldBodies::default(),
             prefetch_queue: PrefetchQueue::default(),
             access_rules: AccessRules::default(),
+            copies: LogCopies::default(),
             batch_position: None,
             commits_last: false,
             batch_answers: Vec::new(),
@@ -311,10 +315,19 @@ impl<D: Disk> Master<D> {
         lease == Nanos::NEVER || self.clock.map_or(now, |begun| Nanos(0) + begun.elapsed()) < lease
     }
 
-    /// Returns whether the log is durable up to `position`.
+    /// Returns whether clients may learn of what is in the log up to `position`: it is durable, and
+    /// no backup that is being made [holds it back](sprat_wire::op::CopyStep).
     #[inline]
     fn is_durable(&self, position: u64) -> bool {
-        self.durable.is_nothing() || position <= self.log.durable_position()
+        self.durable.is_nothing()
+            || position <= self.log.durable_position().min(self.copies.revealed())
+    }
+
+    /// Returns whether clients may learn of an object: it is durable, and no backup that is being
+    /// made may hold it back.
+    #[inline]
+    fn is_revealed(&self, found: Ref) -> bool {
+        !self.copies.holds() && self.log.is_durable(found)
     }
 
     /// Returns whether replies wait for backups that are missing or refuse replicas.
@@ -557,6 +570,7 @@ impl<D: Disk> Service for Master<D> {
                 self.loads.report(now, &self.log, tablets.as_deref().unwrap_or_default(), requests);
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
+        worked |= self.copies.poll(now, &mut self.log);
         worked |= self.log.order_step();
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
@@ -572,7 +586,9 @@ impl<D: Disk> Service for Master<D> {
         if let Some(answered) = self.watchers.take() {
             return Some(answered);
         }
-        if let Some(waiter) = self.waiting.pop(self.log.durable_position()) {
+        if let Some(waiter) =
+            self.waiting.pop(self.log.durable_position().min(self.copies.revealed()))
+        {
             return Some((waiter.id, Outcome::Reply(waiter.reply)));
         }
         if self.stopped.is_some() {
@@ -611,6 +627,7 @@ impl<D: Disk> Service for Master<D> {
             self.resolver_deadline(),
             self.decisions_deadline(),
             self.expiry_deadline().filter(|_| self.stopped.is_none()),
+            self.copies.next_deadline(),
             loads,
         ];
         deadlines.into_iter().flatten().min()

@@ -12,7 +12,7 @@ use sprat_log::{Content, Full, Log, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::certificate::{Rights, Role};
-use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
+use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, entry_len};
 use sprat_wire::expiry::{NEVER, Time, Ttl};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
@@ -95,6 +95,9 @@ impl<D: Disk> Master<D> {
             }
             if let Request::Batch { items } = *request {
                 return self.batch(now, id, items);
+            }
+            if let Request::CopyLog { step } = *request {
+                return self.copy_log(now, id, step);
             }
             if *request == Request::ServerStats {
                 if id.requester().role() == Some(Role::Client) {
@@ -187,6 +190,10 @@ impl<D: Disk> Master<D> {
             Request::IncrementF64 { key, delta, .. } => {
                 self.increment(&change, key, Number::Double(delta))
             }
+            Request::Restore { key, value, value_type, version, ttl, .. } => {
+                let content = Content { value, value_type, expires: self.expires(ttl) };
+                self.restore(&change, key, content, version)
+            }
             Request::Prepare { key, condition, plan, .. } => {
                 self.prepare_operation(&change, key, condition, &plan)
             }
@@ -243,6 +250,35 @@ impl<D: Disk> Master<D> {
             return outcome;
         }
         self.put_and_acknowledge(change, key, content)
+    }
+
+    /// Stores an object of a backup, unless there is one of that version or a later one.
+    fn restore(
+        &mut self,
+        change: &Change<'_>,
+        key: &[u8],
+        content: Content<'_>,
+        version: u64,
+    ) -> Outcome<MasterBody> {
+        if !change.id.requester().administers() {
+            return denied();
+        }
+        self.counts.writes += 1;
+        if let Some(outcome) = self.reject_change(change) {
+            return outcome;
+        }
+        let Content { value, value_type, expires } = content;
+        let (kind, successor, table) = (Kind::Object, false, change.table);
+        let entry = Entry { kind, successor, table, version, key, value, value_type, expires };
+        let restored = self.seal_if_short(entry.encoded_len(), false);
+        match restored.and_then(|()| self.log.adopt(&entry)) {
+            Ok(true) => self.note_change(change, key),
+            Ok(false) => {}
+            Err(log_full) => return self.log_full(log_full, change),
+        }
+        let found = self.log.find(table, key).expect("this version or a later one");
+        let version = self.log.entry(found).version;
+        self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
     }
 
     /// Returns when an object expires that gets this time to live now.
@@ -568,7 +604,7 @@ impl<D: Disk> Master<D> {
             return Outcome::Reply(reply);
         }
         let position = match found {
-            Some(found) if self.log.is_durable(found) => return Outcome::Reply(reply),
+            Some(found) if self.is_revealed(found) => return Outcome::Reply(reply),
             Some(_) => self.log.position(),
             None => self.removed_at,
         };
@@ -688,7 +724,7 @@ impl<D: Disk> Master<D> {
         id: RequestId,
         reply: Reply<MasterBody>,
     ) -> Outcome<MasterBody> {
-        let durable = found.iter().all(|&found| self.log.is_durable(found));
+        let durable = found.iter().all(|&found| self.is_revealed(found));
         let position = if durable { self.removed_at } else { self.log.position() };
         self.wait_for(position, id, reply)
     }

@@ -1,5 +1,6 @@
 //! Masters and coordinators with failing disks and malformed requests, in virtual time.
 
+mod copies;
 mod disk;
 mod expiry;
 mod hoard;

@@ -29,6 +29,7 @@ const MANY_TURNS: usize = 20_000;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) status: Status,
+    pub(crate) more: bool,
     pub(crate) number: u64,
     /// Of an object that was read.
     pub(crate) ttl: Option<Ttl>,
@@ -108,6 +109,7 @@ impl<S: Service> World<S> {
         let answer = Answer::parse(&bytes).expect("an answer");
         Some(Reply {
             status: answer.status,
+            more: answer.more,
             number: answer.number,
             ttl: answer.ttl(),
             body: answer.body.to_vec(),

@@ -2,9 +2,9 @@
 //! parser refuses unknown operations, surplus bytes, and fields that are invalid or over a limit.
 
 use super::{
-    BackupRequest, BatchItems, ClusterSeen, Condition, Load, MAX_LOADS, Malformed, MoveCursor,
-    MoveStage, REQUEST_BYTES, RangeBytes, RecoveredPart, Request, RequestHeader, TableOptions,
-    WITH_ID, WITH_TTL, WhenFull, backup,
+    BackupRequest, BatchItems, ClusterSeen, Condition, CopyStep, Load, MAX_LOADS,
+    MAX_RESTORED_VERSION, Malformed, MoveCursor, MoveStage, REQUEST_BYTES, RangeBytes,
+    RecoveredPart, Request, RequestHeader, TableOptions, WITH_ID, WITH_TTL, WhenFull, backup,
 };
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::index::parse_new_index;
@@ -12,6 +12,7 @@ use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
 use crate::order::RangeQuery;
 use crate::tablet::{MAX_TABLETS, table_of};
 use crate::transaction::{Decision, MAX_TRANSACTION_KEY, Plan};
+use crate::value::{NUMBER_BYTES, ValueType};
 use crate::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
@@ -31,6 +32,8 @@ const PREPARE: u8 = 12;
 const DECIDE: u8 = 13;
 const SET_TTL: u8 = 14;
 const SCAN_RANGE: u8 = 15;
+const RESTORE: u8 = 16;
+const COPY_LOG: u8 = 17;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -106,6 +109,13 @@ impl<'a> Request<'a> {
                 (DECIDE, decision as u8, table, position, &id[..], NOTHING)
             }
             Self::Batch { items } => (BATCH, 0, 0, 0, NOTHING, items.bytes()),
+            Self::Restore { table, key, value, value_type, version, ttl } => {
+                (RESTORE, value_type as u8 | ttl_flag(ttl), table, version, key, value)
+            }
+            Self::CopyLog { step } => {
+                let (code, number, bytes) = step.parts();
+                (COPY_LOG, code, 0, number, NOTHING, bytes)
+            }
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
@@ -211,7 +221,7 @@ impl<'a> Request<'a> {
         let header = RequestHeader { op: header.op & !WITH_ID, ..*header };
         let request = Self::parse_op(&header, rest)?;
         let id = OperationId::of(id);
-        if !request.changes_object() || id.client == TIME_CLIENT {
+        if !request.takes_id() || id.client == TIME_CLIENT {
             return Err(Malformed::Id(header.op));
         }
         Ok((request, Some(id)))
@@ -220,7 +230,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn parse_op(header: &RequestHeader, mut rest: &'a [u8]) -> Result<Self, Malformed> {
         let (mut condition, mut ttl) = (header.condition, None);
-        if matches!(header.op, WRITE | SET_TTL) && condition & WITH_TTL != 0 {
+        if matches!(header.op, WRITE | SET_TTL | RESTORE) && condition & WITH_TTL != 0 {
             let (millis, behind) = rest
                 .split_first_chunk::<TTL_BYTES>()
                 .ok_or(Malformed::Short(REQUEST_BYTES + rest.len()))?;
@@ -239,7 +249,7 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=SCAN_RANGE | LOCATE_TABLE)
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=RESTORE | LOCATE_TABLE)
             && table_of(table) != table
         {
             return Err(Malformed::Table(table));
@@ -254,6 +264,8 @@ impl<'a> Request<'a> {
                 | BATCH
                 | PREPARE
                 | SCAN_RANGE
+                | RESTORE
+                | COPY_LOG
                 | CREATE_INDEX
                 | DROP_INDEX
         );
@@ -273,7 +285,9 @@ impl<'a> Request<'a> {
         };
         match header.op {
             READ => Ok(Self::Read { table, key }),
-            WRITE | ECHO if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
+            WRITE | ECHO | RESTORE if value.len() > MAX_VALUE => {
+                Err(Malformed::ValueTooLarge(value.len()))
+            }
             WRITE => Ok(Self::Write {
                 table,
                 key,
@@ -317,6 +331,19 @@ impl<'a> Request<'a> {
                 let decision =
                     Decision::of(header.condition).ok_or(Malformed::Condition(header.condition))?;
                 Ok(Self::Decide { table, position: argument, id, decision })
+            }
+            RESTORE => {
+                let value_type = ValueType::of_code(condition.into());
+                let is_known = value_type.code() == u32::from(condition);
+                let is_whole = value_type == ValueType::Bytes || value.len() == NUMBER_BYTES;
+                if !is_known || !is_whole || argument > MAX_RESTORED_VERSION {
+                    return Err(Malformed::Object);
+                }
+                Ok(Self::Restore { table, key, value, value_type, version: argument, ttl })
+            }
+            COPY_LOG => {
+                let step = CopyStep::of(header.condition, argument, value);
+                keyless(Self::CopyLog { step: step.ok_or(Malformed::Copy)? })
             }
             BATCH => keyless(Self::Batch { items: BatchItems::parse(value)? }),
             TABLE_STATS => keyless(Self::TableStats { table }),
