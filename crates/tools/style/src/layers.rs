@@ -10,7 +10,7 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log", "transfer", "http", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
-    &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
+    &["sim", "archive", "objects", "browser", "provision", "tune", "power", "measure"],
     &["check", "bench", "ring"],
     &["cli"],
 ];
@@ -35,7 +35,9 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "store",
         uses: &["base"],
-        crates: &["wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "check"],
+        crates: &[
+            "wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "archive", "check",
+        ],
     },
     Group {
         name: "flow",
