@@ -11,6 +11,7 @@ use crate::meta::doctor::DoctorCommand;
 use crate::meta::key::KeyCommand;
 use crate::meta::shell::{CompletionArgs, ManArgs};
 use crate::rack::RackCommand;
+use crate::store::backup::{BackupArgs, RestoreArgs};
 use crate::store::check::CheckArgs;
 use crate::store::demo::DemoArgs;
 use crate::store::export::ExportArgs;
@@ -82,6 +83,10 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Write a table to files, CSV or JSON lines.
     Export(ExportArgs),
+    /// Back up a running cluster; list, verify and prune backups.
+    Backup(BackupArgs),
+    /// Restore tables from a backup.
+    Restore(RestoreArgs),
     /// Show servers, tables and counters.
     Status(StatusArgs),
     /// Create a cluster's root key, and issue identities to its members.
@@ -146,6 +151,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "scan",
             "import",
             "export",
+            "backup",
+            "restore",
             "status",
             "key",
             "check",
@@ -219,6 +226,8 @@ impl Command {
             Self::Status(args) => store::status::status(args),
             Self::Import(args) => store::import::import(args),
             Self::Export(args) => store::export::export(args),
+            Self::Backup(args) => store::backup::backup(args),
+            Self::Restore(args) => store::backup::restore(args),
             Self::Check(args) => store::check::check(args),
             Self::Store(command) => command.run(),
             Self::Bench(command) => command.run(),

@@ -1,5 +1,6 @@
 //! Exit codes, and the code of each error. Scripts depend on them.
 
+use sprat_archive::Error as ArchiveError;
 use sprat_client::Error;
 use sprat_flow::copy::Error as CopyError;
 use sprat_flow::file::DestinationError;
@@ -49,18 +50,32 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref().is_some_and(sprat_ring::Error::is_interrupted) {
         return INTERRUPTED;
     }
-    match error.downcast_ref::<Error>() {
-        Some(Error::NoSuchTable(_) | Error::TableDropped(_) | Error::NoSuchIndex) => NOT_FOUND,
-        Some(Error::Conflict { .. } | Error::TransactionConflict) => CONFLICT,
-        Some(Error::Denied { .. }) => DENIED,
-        Some(
-            Error::Timeout { .. }
-            | Error::Recovering { .. }
-            | Error::Indeterminate { .. }
-            | Error::Lost { .. }
-            | Error::TooFewServers { .. }
-            | Error::ConnectionRefused(_),
-        ) => UNREACHABLE,
+    if let Some(error) = error.downcast_ref::<ArchiveError>() {
+        return match error {
+            ArchiveError::NoPoint { .. } | ArchiveError::NoTable(_) => NOT_FOUND,
+            ArchiveError::TableExists(_) | ArchiveError::OtherCluster { .. } => CONFLICT,
+            ArchiveError::Damaged(_) => CORRUPT,
+            ArchiveError::Io { .. } => UNWRITABLE,
+            ArchiveError::Recovering(_) | ArchiveError::NoCut(_) => UNREACHABLE,
+            ArchiveError::Client(error) => client_exit_code(error),
+            _ => 1,
+        };
+    }
+    error.downcast_ref().map_or(1, client_exit_code)
+}
+
+/// Returns the exit code for an error of a client of the store.
+fn client_exit_code(error: &Error) -> u8 {
+    match error {
+        Error::NoSuchTable(_) | Error::TableDropped(_) | Error::NoSuchIndex => NOT_FOUND,
+        Error::Conflict { .. } | Error::TransactionConflict => CONFLICT,
+        Error::Denied { .. } => DENIED,
+        Error::Timeout { .. }
+        | Error::Recovering { .. }
+        | Error::Indeterminate { .. }
+        | Error::Lost { .. }
+        | Error::TooFewServers { .. }
+        | Error::ConnectionRefused(_) => UNREACHABLE,
         _ => 1,
     }
 }

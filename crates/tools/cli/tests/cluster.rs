@@ -723,3 +723,67 @@ fn ordered_tables_and_indexes_are_scanned_while_tablets_move() {
     run_json(&coordinator, &["index", "drop", "log", "by_ten"]);
     assert_eq!(run_json(&coordinator, &["index", "list", "log"]), json!([]));
 }
+
+/// Backups are made while tellers move amounts, some of them vanish in the middle of a transaction,
+/// and tablets move. Each backup has every transfer whole, and all that was acknowledged before it.
+#[test]
+fn backups_have_every_transaction_whole() {
+    const BACKUPS: u64 = 5;
+    let cluster = Cluster::start("buffered");
+    let mut client = cluster.client();
+    let tables = [0, 1]
+        .map(|table| client.create_table(&format!("table {table}")).expect("servers are there"));
+    let folder = cluster.dir.path().join("backups").to_string_lossy().into_owned();
+    let (ends, coordinator) = (AtomicBool::new(false), cluster.coordinator.clone());
+    let counts = |client: &mut Client, table: Table| -> Vec<i64> {
+        let count = |number: u64| {
+            let key = format!("teller {number}");
+            let found = client.get(table, key.as_bytes()).expect("an answer");
+            number_of(found.map(|object| object.value))
+        };
+        (0..TELLERS).map(count).collect()
+    };
+    let backups = std::thread::scope(|scope| {
+        for number in 0..TELLERS {
+            let (coordinator, ends) = (&coordinator, &ends);
+            scope.spawn(move || {
+                Teller::new(coordinator, tables.len(), number).work(coordinator, ends)
+            });
+        }
+        let _end = SetOnDrop(&ends);
+        let mut backups = Vec::new();
+        for backup in 0..BACKUPS {
+            if backup == BACKUPS / 2 {
+                let drained = servers_of(&mut client, "table 0")[0].to_string();
+                run_json(&coordinator, &["server", "drain", &drained]);
+            }
+            let before = counts(&mut client, tables[0]);
+            until("transfers go on", || counts(&mut client, tables[0]) != before);
+            let before = counts(&mut client, tables[0]);
+            let made = run_json(&coordinator, &["backup", "create", &folder]);
+            let after = counts(&mut client, tables[0]);
+            eprintln!("{made}, transfers {before:?} to {after:?}");
+            backups.push((made["name"].as_str().expect("a name").to_owned(), before, after));
+        }
+        backups
+    });
+    for (number, (point, before, after)) in backups.iter().enumerate() {
+        let names = [0, 1].map(|table| format!("copy {number} of {table}"));
+        let chosen = [0, 1].map(|table| format!("table {table}={}", names[table]));
+        let restore = ["restore", &folder, &chosen[0], &chosen[1], "--point", point];
+        run_json(&coordinator, &restore);
+        let copies = names.map(|name| client.table(&name).expect("it was restored"));
+        let balance = |number: u64| {
+            let (table, key) = account(&copies, number);
+            number_of(client.get(table, &key).expect("an answer").map(|object| object.value))
+        };
+        let balances: Vec<i64> = (0..ACCOUNTS).map(balance).collect();
+        assert_eq!(balances.iter().sum::<i64>(), 0, "{balances:?}");
+        let found = counts(&mut client, copies[0]);
+        for ((found, before), after) in found.iter().zip(before).zip(after) {
+            assert!((before..=after).contains(&found), "{found}, not {before} to {after}");
+        }
+    }
+    let output = sprat().args(["backup", "verify", &folder]).output().expect("the binary runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -1,6 +1,7 @@
 //! All integration tests of the crate in one program, because each program links all of the crate's
 //! dependencies. `cargo test -p sprat-cli --test cli NAME::` runs the tests of one file.
 
+mod backup;
 mod bench_lab;
 mod breakdown;
 mod browser;

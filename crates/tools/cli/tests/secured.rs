@@ -96,6 +96,10 @@ fn identities_have_their_permissions(listen: &str) {
         assert_eq!(code(&reader, words), Some(DENIED), "{words:?}");
     }
     assert_eq!(code(&writer, &["get", "log-b", "k"]), Some(DENIED));
+    let (backups, refused) = (keys.path("backups"), keys.path("refused"));
+    assert_eq!(code(&writer, &["backup", "create", &refused]), Some(DENIED));
+    ask(at, Some(&admin), &["backup", "create", &backups]).ok();
+    assert_eq!(code(&writer, &["restore", &backups, "users=log-a2"]), Some(DENIED));
     assert_eq!(code(&writer, &["table", "drop", "users"]), Some(DENIED));
     assert_eq!(code(&server, &["table", "create", "log-c"]), Some(DENIED));
     let listed = ask(at, Some(&writer), &["table", "list"]).ok().to_owned();

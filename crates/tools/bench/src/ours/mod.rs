@@ -6,6 +6,7 @@ mod sealed;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -300,6 +301,14 @@ impl SpratServer {
     #[must_use]
     pub fn coordinator(&self) -> &str {
         &self.coordinator
+    }
+
+    /// Returns a command of this program for the server.
+    #[must_use]
+    pub fn command<const COUNT: usize>(&self, words: [&str; COUNT]) -> Command {
+        let mut command = Command::new(&self.settings.program);
+        command.args(words).args(["-C", &self.coordinator]);
+        command
     }
 
     /// Returns the options for clients of the server.

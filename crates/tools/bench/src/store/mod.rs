@@ -1,5 +1,6 @@
 //! `bench store`: all goals of the store on one server.
 
+mod backup;
 mod capacity;
 mod expiry;
 mod index;
@@ -24,6 +25,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("expiry", expiry::chapter),
     ("order", order::chapter),
     ("index", index::chapter),
+    ("backup", backup::chapter),
     ("utilisation", capacity::utilisation),
     ("memory", capacity::memory),
     ("restart", capacity::restart),

@@ -1,5 +1,6 @@
 //! Commands of the store.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod export;
