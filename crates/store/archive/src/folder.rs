@@ -116,12 +116,8 @@ impl Folder {
             Errno::WOULDBLOCK => Error::Locked(path.to_owned()),
             error => Error::io(&marker)(error.into()),
         })?;
-        // A process that was killed before it wrote the marker left it empty.
         let text = fs::read_to_string(&marker).map_err(Error::io(&marker))?;
-        let cluster = match text.is_empty() {
-            true => None,
-            false => read_marker(&text).map_err(|what| Error::damaged(&marker, what))?,
-        };
+        let cluster = read_marker(&text).map_err(|what| Error::damaged(&marker, what))?;
         Ok(Self { path: path.to_owned(), cluster, _lock: Some(lock) })
     }
 
@@ -371,8 +367,12 @@ impl Segments for Folder {
     }
 }
 
-/// Reads the cluster's id from the text of a marker. The error says what is wrong with it.
+/// Reads the cluster's id from the text of a marker; `None` if there is no backup yet, because the
+/// first one failed before it had reached a cluster. The error says what is wrong with the text.
 fn read_marker(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let mut lines = text.lines();
     match lines.next() {
         Some(FORMAT) => {}

@@ -260,6 +260,10 @@ fn a_folder_of_something_else_is_refused() {
     assert!(matches!(Folder::lock(&files, true), Err(Error::NotBackups(_))));
     assert!(matches!(Folder::open(&files), Err(Error::NotBackups(_))));
     assert!(matches!(Folder::lock(&store.backups(), false), Err(Error::NotBackups(_))));
+    // A backup that reached no cluster leaves a folder without backups.
+    drop(Folder::lock(&store.backups(), true).expect("a new folder"));
+    let empty = Folder::open(&store.backups()).expect("a folder of backups");
+    assert!(matches!(empty.point(None), Err(Error::NoPoint { .. })));
     client_of(&store.server).create_table("t").expect("a table");
     store.back_up().expect("a backup");
     let mut folder = Folder::lock(&store.backups(), true).expect("backups");

@@ -79,8 +79,8 @@ impl Log {
     /// Returns them with their segments' ids and bytes of live entries, by ascending id.
     ///
     /// `None` while the cleaner moves entries to another segment, or there is no room for another
-    /// head. Then each call cleans for [`CUT_SLICES`] slices, and the cleaner begins to move nothing
-    /// else: call it again, or [`give_up_cut`](Self::give_up_cut).
+    /// head. Then each call cleans for [`CUT_SLICES`] slices, and the cleaner begins no other such
+    /// work: call it again, or [`give_up_cut`](Self::give_up_cut).
     ///
     /// # Panics
     /// When the log has no disk: it has no tombstones then, and its segments do not show what was

@@ -121,7 +121,7 @@ fn a_coordinator_checks_roles() {
             SERVER,
         ),
         (Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() }, SERVER),
-        (Request::CopyCatalog { server: 1, seen: &ClusterSeen::default() }, SERVER),
+        (Request::CopyCatalog { server: 1, seen: &ClusterSeen::default() }, NO_CLIENT),
         (Request::Void { server: 1, segment: 1 }, SERVER),
         (Request::Recovered { server: 1, part: &brought, failure: "", no_room: false }, SERVER),
         (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),

@@ -547,8 +547,8 @@ pub enum Malformed {
     /// A scan of a range of keys that is not valid.
     #[error("a scan of a range of keys whose keys or limit are invalid")]
     Query,
-    /// An object to restore of an unknown type, with a version over its limit, or a counter that has
-    /// not 8 bytes.
+    /// An object to restore of an unknown type, with a version over its limit, or a counter that
+    /// does not have 8 bytes.
     #[error("an object to restore whose type, version or length is invalid")]
     Object,
     /// An invalid step of a copy of a log.

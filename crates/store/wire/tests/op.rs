@@ -124,7 +124,14 @@ proptest! {
             decide(Decision::End),
             Request::Scan { table, after: None },
             Request::Scan { table, after: Some(number) },
-            Request::Restore { table, key, value, value_type: ValueType::Bytes, version, ttl: None },
+            Request::Restore {
+                table,
+                key,
+                value,
+                value_type: ValueType::Bytes,
+                version,
+                ttl: None,
+            },
             Request::Restore {
                 table,
                 key,
