@@ -305,10 +305,8 @@ impl Copier {
         self.servers.iter().filter(is_waiting).map(|server| server.due).min()
     }
 
-    /// Returns the result, once the backup is over.
-    ///
-    /// # Panics
-    /// When it was returned before.
+    /// Returns the result, once the backup is over and all segments were taken. Call it no more
+    /// after that.
     pub fn take_result(&mut self) -> Option<Result<Copied, Error>> {
         if self.phase != Phase::Over || !self.stored.is_empty() {
             return None;

@@ -296,7 +296,7 @@ fn balance(value: &[u8]) -> i64 {
     i64::from_le_bytes(value.try_into().expect("a number"))
 }
 
-/// Moves money between two accounts, until told to stop. After each transfer a witness of it is
+/// Moves money between two accounts, until `stop` is set. After each transfer a witness of it is
 /// written at the other server, and only then is the next made.
 fn transfer(server: &Options, tables: [&str; 2], stop: &AtomicBool, thread: u32) {
     let mut client = Client::connect(server).expect("a client");
@@ -324,7 +324,7 @@ fn transfer(server: &Options, tables: [&str; 2], stop: &AtomicBool, thread: u32)
             Err(sprat_client::Error::TransactionConflict) => continue,
             Err(error) => panic!("{error}"),
         }
-        // Whoever has the second of these has the first.
+        // A backup that has the second of these has the first.
         for table in tables {
             client.put(table, &witness, &round.to_le_bytes()).expect("written");
         }
