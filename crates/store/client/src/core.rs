@@ -118,7 +118,8 @@ pub struct Core {
     /// The operations of the batch that is being gathered, each with its server; `None`: no batch
     /// is being gathered.
     gathered: Option<Vec<(ServerHandle, u32)>>,
-    /// Number of rounds so far: see [`COUNT_TAG`].
+    /// Number of rounds and of requests of scans of ranges so far: see [`COUNT_TAG`] and
+    /// [`RANGE_TAG`].
     rounds: u64,
     /// Coordinators that have refused connections, as long as no coordinator has answered. `None`:
     /// the client waits for coordinators that refuse.

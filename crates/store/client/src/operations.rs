@@ -494,7 +494,7 @@ macro_rules! operations {
             /// client has no right to administer the cluster, or the server does not answer in
             /// time.
             fn copy_log(locator: &str, step: CopyStep<'_>) -> CopiedPiece {
-                Operation::new(Request::CopyLog { step }, CopiedPiece::of)
+                Operation::new(Request::CopyLog { step }, |answer| Some(CopiedPiece::of(answer)))
                     .to(Recipient::Server(locator.to_owned()))
             }
 

@@ -110,9 +110,11 @@ pub struct CopiedPiece {
 }
 
 impl CopiedPiece {
-    pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
+    /// Makes the piece from an answer whose status is `Ok` or `NotFound`.
+    #[must_use]
+    pub fn of(answer: &Answer<'_>) -> Self {
         let Answer { status, more, number, body, .. } = *answer;
-        Some(Self { found: status == Status::Ok, more, number, bytes: body.to_vec() })
+        Self { found: status == Status::Ok, more, number, bytes: body.to_vec() }
     }
 
     /// Returns the list of segments; `None` if it is not one.

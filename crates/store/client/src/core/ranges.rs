@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// `Error::TooManyPending`.
 const MAX_RANGE_SCANS: usize = 64;
 
-/// Tag bit of the requests of these scans; the other bits are the number of a scan.
+/// Tag bit of the requests of these scans; the other bits are the number of a request.
 pub(super) const RANGE_TAG: u64 = 1 << 60;
 
 /// A scan of a range in progress.
@@ -24,14 +24,15 @@ pub(super) const RANGE_TAG: u64 = 1 << 60;
 /// between two answers may be in both pages, or in neither: the pages name the positions that they
 /// cover, and the client asks again for those that are missing.
 pub(super) struct RangeScan {
-    number: u64,
     tag: u64,
     table: u32,
     deadline: Nanos,
     /// The bytes of the [`RangeQuery`].
     query: Vec<u8>,
-    /// The positions of the requests that are not answered yet.
-    asked: Vec<u64>,
+    /// The requests that are not answered yet: their numbers, and their positions. Two requests may
+    /// come to the same server, if tablets move to it meanwhile, and then be answered with different
+    /// pages.
+    asked: Vec<(u64, u64)>,
     pages: Vec<OwnAnswer>,
     covered: Vec<Range>,
 }
@@ -49,9 +50,7 @@ impl Core {
         if self.range_scans.len() >= MAX_RANGE_SCANS {
             return Err(Error::TooManyPending(MAX_RANGE_SCANS));
         }
-        self.rounds += 1;
         let mut scan = RangeScan {
-            number: self.rounds,
             tag,
             table,
             deadline,
@@ -78,15 +77,16 @@ impl Core {
                     && !servers.contains(&server)
                 {
                     servers.push(server);
-                    scan.asked.push(part.first);
+                    self.rounds += 1;
+                    scan.asked.push((self.rounds, part.first));
                 }
             }
         }
         let query = parsed(&scan.query);
-        for &position in &scan.asked {
+        for &(number, position) in &scan.asked {
             let request = Request::ScanRange { table, position, query };
             let destination = self.route(&request)?;
-            self.begin(now, RANGE_TAG | scan.number, destination, &request, scan.deadline)?;
+            self.begin(now, RANGE_TAG | number, destination, &request, scan.deadline)?;
         }
         Ok(())
     }
@@ -101,10 +101,13 @@ impl Core {
     ) {
         // None when another request of the scan has failed.
         let number = tag & !RANGE_TAG;
-        let Some(at) = self.range_scans.iter().position(|scan| scan.number == number) else {
+        let request_of = |scan: &RangeScan| scan.asked.iter().position(|(one, _)| *one == number);
+        let mut requests = self.range_scans.iter().map(request_of).enumerate();
+        let Some((at, request)) = requests.find_map(|(at, request)| Some((at, request?))) else {
             return;
         };
         let mut scan = self.range_scans.swap_remove(at);
+        let (_, position) = scan.asked.swap_remove(request);
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return sink(scan.tag, Err(error)),
@@ -115,11 +118,9 @@ impl Core {
         let Some(page) = page.and_then(|page| RangePage::parse(&page, index)) else {
             return sink(scan.tag, Ok(answer.answer()));
         };
-        let is_covered = |position: &u64| page.covered.iter().any(|part| part.contains(*position));
-        let Some(asked) = scan.asked.iter().position(is_covered) else {
+        if !page.covered.iter().any(|part| part.contains(position)) {
             return sink(scan.tag, Ok(Answer { number: u64::MAX, ..answer.answer() }));
-        };
-        scan.asked.swap_remove(asked);
+        }
         scan.covered.extend(page.covered);
         scan.pages.push(answer);
         if !scan.asked.is_empty() {
