@@ -4,6 +4,7 @@
 //! - [`memory`] reads a line of `/proc/meminfo`.
 //! - [`lock`] takes a mutex even if it is poisoned.
 //! - [`random`] draws an unpredictable number.
+//! - [`name`] returns the machine's name.
 //! - [`wait_until`] and [`retry`] poll for conditions that send no notification.
 
 mod file;
@@ -31,6 +32,12 @@ fn memory_in(text: &str, name: &str) -> Option<u64> {
         Some("kB") => number.checked_mul(1024),
         _ => Some(number),
     }
+}
+
+/// Returns the name of this machine; empty if the kernel does not show it.
+#[must_use]
+pub fn name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// Locks the mutex even if a thread has panicked while it held it. Only for data that is consistent

@@ -1,6 +1,10 @@
 //! Helpers shared by the tests of several crates. Only dev-dependencies may name this crate: its
 //! functions panic, print and sleep, which our programs must not.
 
+mod s3;
+
+pub use s3::S3Server;
+
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;

@@ -11,6 +11,8 @@
 pub mod store;
 mod transport;
 pub mod upload;
+pub mod whole;
 
 pub use store::{Bucket, Location};
 pub use upload::{SentObject, Upload};
+pub use whole::{Listed, Listing};

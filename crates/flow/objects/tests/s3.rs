@@ -5,138 +5,22 @@ use sprat_flow::copy::{Error, Event, Fetch, Options};
 use sprat_flow::file::DestinationError;
 use sprat_http::Cancel;
 use sprat_objects::{Bucket, Location, Upload};
-use sprat_testing::skip;
+use sprat_testing::S3Server;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-
-const KEYS: (&str, &str) = ("sprat-key-id", "sprat-secret-0123456789");
-
-/// How long the server may take until it answers.
-const START: Duration = Duration::from_secs(60);
-
-/// A server, which ends when it is dropped.
-struct Server {
-    child: Child,
-    endpoint: String,
-    /// The address at which the server shows its files without credentials.
-    filer: SocketAddr,
-    _directory: tempfile::TempDir,
-}
-
-impl Server {
-    /// Starts a server with an empty bucket. If the program is not installed, returns `None` and
-    /// records the skip.
-    fn start() -> Option<Self> {
-        let this = std::env::current_exe().unwrap();
-        let set_up =
-            this.ancestors().map(|folder| folder.join("tools/bin/weed")).find(|path| path.exists());
-        let Some(program) = set_up else {
-            skip("sprat-objects, S3: SeaweedFS is not here; scripts/setup installs it");
-            return None;
-        };
-        let directory = tempfile::tempdir().unwrap();
-        let config = directory.path().join("s3.json");
-        let keys = format!(r#"{{"accessKey":"{}","secretKey":"{}"}}"#, KEYS.0, KEYS.1);
-        let identity = format!(
-            r#"{{"name":"us","credentials":[{keys}],"actions":["Admin","Read","Write","List"]}}"#
-        );
-        fs::write(&config, format!(r#"{{"identities":[{identity}]}}"#)).unwrap();
-        // Ports that are free now.
-        let held: Vec<_> = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<_> =
-            held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(held);
-        let mut command = Command::new(program);
-        command.arg("-logdir").arg(directory.path()).args([
-            "server",
-            "-s3",
-            "-s3.iam=false",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-        ]);
-        command.arg("-master.telemetry=false"); // no reports to its makers
-        command.args([
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            "-master.volumeSizeLimitMB=256",
-            "-volume.max=16",
-        ]);
-        let names = ["master.port", "volume.port", "filer.port", "s3.port"];
-        let names = names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}.grpc")]);
-        command.args(names.zip(&ports).map(|(name, port)| format!("-{name}={port}")));
-        command
-            .arg(format!("-dir={}", directory.path().display()))
-            .arg(format!("-s3.config={}", config.display()));
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let endpoint = format!("http://127.0.0.1:{}", ports[6]);
-        let filer = SocketAddr::from(([127, 0, 0, 1], ports[4]));
-        let server = Self { child, endpoint, filer, _directory: directory };
-        let begun = Instant::now();
-        // A folder in the directory of buckets is a bucket.
-        let is_up = || TcpStream::connect(("127.0.0.1", ports[6])).is_ok();
-        while !is_up() || !server.ask("POST", "/buckets/bucket/", "").starts_with("HTTP/1.1 20") {
-            assert!(begun.elapsed() < START, "the server does not start");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Some(server)
-    }
-
-    fn store(&self, options: &Options, cancel: &Cancel) -> Bucket {
-        Bucket::with_keys(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
-    }
-
-    /// Returns the object as the server stores it. `None` if there is no such object.
-    fn object(&self, key: &str) -> Option<Vec<u8>> {
-        let answer = self.ask_bytes("GET", &format!("/buckets/bucket/{key}"), "");
-        let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
-        answer.starts_with(b"HTTP/1.1 200").then(|| answer[head..].to_vec())
-    }
-
-    /// Returns the server's list of unfinished uploads.
-    fn uploads(&self) -> String {
-        let listing = self.ask("GET", "/buckets/bucket/.uploads/", "Accept: application/json\r\n");
-        listing.lines().filter(|line| line.contains("FullPath")).collect()
-    }
-
-    fn ask(&self, method: &str, path: &str, fields: &str) -> String {
-        String::from_utf8_lossy(&self.ask_bytes(method, path, fields)).into_owned()
-    }
-
-    fn ask_bytes(&self, method: &str, path: &str, fields: &str) -> Vec<u8> {
-        let mut answer = Vec::new();
-        if let Ok(mut stream) = TcpStream::connect(self.filer) {
-            let request = format!(
-                "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{fields}\r\n"
-            );
-            let _ =
-                stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
-        }
-        answer
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
 
 fn content(bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
     blake3::Hasher::new().update(&bytes.to_le_bytes()).finalize_xof().fill(&mut content);
     content
+}
+
+fn store(server: &S3Server, options: &Options, cancel: &Cancel) -> Bucket {
+    Bucket::with_keys(&server.endpoint, S3Server::KEYS, "bucket", options, cancel).unwrap()
 }
 
 fn location(key: &str) -> Location {
@@ -154,20 +38,20 @@ fn options() -> Options {
 }
 
 fn upload(
-    server: &Server,
+    server: &S3Server,
     from: &Path,
     key: &str,
     options: Options,
 ) -> Result<sprat_objects::SentObject, Error> {
     let cancel = Cancel::default();
-    let store = server.store(&options, &cancel);
+    let store = store(server, &options, &cancel);
     Upload::new(from, &location(key), options, &cancel)?.run(&store, &mut |_| {})
 }
 
 /// All tests use one server, because it takes seconds to start.
 #[test]
 fn object_stores_are_ends_of_a_copy() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = S3Server::start() else { return };
     a_file_goes_there_and_comes_back(&server);
     an_interrupted_fetch_goes_on_by_another_signature(&server);
     an_object_that_is_there_stays(&server);
@@ -176,7 +60,7 @@ fn object_stores_are_ends_of_a_copy() {
     what_changed_is_not_mixed(&server);
 }
 
-fn a_file_goes_there_and_comes_back(server: &Server) {
+fn a_file_goes_there_and_comes_back(server: &S3Server) {
     let here = tempfile::tempdir().unwrap();
     for bytes in [0, 1, 16 * MIB, 16 * MIB + 1, 70 * MIB + 5] {
         let (content, key) = (content(bytes), format!("folder/a name, {bytes} B + %2B"));
@@ -188,7 +72,7 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
             server.object(&key.replace(' ', "%20").replace("%2B", "%252B").replace('+', "%2B"));
         assert!(kept.is_some_and(|kept| kept == content), "{bytes} B");
         let cancel = Cancel::default();
-        let address = server.store(&options(), &cancel).address(&location(&key)).unwrap();
+        let address = store(server, &options(), &cancel).address(&location(&key)).unwrap();
         let mut opened = None;
         let outcome =
             Fetch::from_address(address, here.path(), options()).unwrap().run(&mut |event| {
@@ -212,7 +96,7 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
     assert_eq!(server.object("into/from").unwrap().len(), 70 * MIB + 5);
 }
 
-fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
+fn an_interrupted_fetch_goes_on_by_another_signature(server: &S3Server) {
     let (here, content) = (tempfile::tempdir().unwrap(), content(40 * MIB + 5));
     let target = here.path().join("file");
     fs::write(&target, &content).unwrap();
@@ -220,7 +104,7 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
     fs::remove_file(&target).unwrap();
     let copy = |options: Options| {
         let address =
-            server.store(&options, &Cancel::default()).address(&location("large")).unwrap();
+            store(server, &options, &Cancel::default()).address(&location("large")).unwrap();
         Fetch::from_address(address, &target, options).unwrap()
     };
     let first = copy(Options { limit: Some(40_000_000), ..options() });
@@ -238,7 +122,7 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
     assert!(fs::read(&target).unwrap() == content);
 }
 
-fn an_object_that_is_there_stays(server: &Server) {
+fn an_object_that_is_there_stays(server: &S3Server) {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("from");
     fs::write(&from, "old").unwrap();
@@ -251,14 +135,14 @@ fn an_object_that_is_there_stays(server: &Server) {
     assert_eq!(server.object("file").unwrap(), b"new");
 }
 
-fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
+fn what_is_stopped_or_fails_leaves_no_part(server: &S3Server) {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("from");
     for change in [false, true] {
         fs::write(&from, content(80 * MIB)).unwrap();
         let options = Options { streams: 1, ..options() };
         let cancel = Cancel::default();
-        let store = server.store(&options, &cancel);
+        let store = store(server, &options, &cancel);
         let mut notes = Vec::new();
         let mut done = 0;
         let sent = Upload::new(&from, &location("never"), options, &cancel).unwrap().run(
@@ -292,11 +176,11 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
     }
 }
 
-fn missing_and_denied_files_are_reported(server: &Server) {
+fn missing_and_denied_files_are_reported(server: &S3Server) {
     let here = tempfile::tempdir().unwrap();
     let target = here.path().join("file");
     let cancel = Cancel::default();
-    let missing = server.store(&options(), &cancel).address(&location("no such")).unwrap();
+    let missing = store(server, &options(), &cancel).address(&location("no such")).unwrap();
     let error =
         Fetch::from_address(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
     assert!(
@@ -304,9 +188,14 @@ fn missing_and_denied_files_are_reported(server: &Server) {
             && error.to_string().contains("s3://bucket/no such"),
         "{error}"
     );
-    let others =
-        Bucket::with_keys(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel)
-            .unwrap();
+    let others = Bucket::with_keys(
+        &server.endpoint,
+        (S3Server::KEYS.0, "another"),
+        "bucket",
+        &options(),
+        &cancel,
+    )
+    .unwrap();
     let address = others.address(&location("file")).unwrap();
     let error =
         Fetch::from_address(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
@@ -320,12 +209,12 @@ fn missing_and_denied_files_are_reported(server: &Server) {
         assert!(matches!(Location::parse(wrong), Err(Error::Usage(_))), "{wrong}");
     }
     assert!(matches!(
-        server.store(&options(), &cancel).address(&location("folder/")),
+        store(server, &options(), &cancel).address(&location("folder/")),
         Err(Error::Usage(_))
     ));
 }
 
-fn what_changed_is_not_mixed(server: &Server) {
+fn what_changed_is_not_mixed(server: &S3Server) {
     let here = tempfile::tempdir().unwrap();
     let (from, target) = (here.path().join("from"), here.path().join("to"));
     let (old, new) = (content(64 * MIB), content(64 * MIB + 1));
@@ -336,7 +225,8 @@ fn what_changed_is_not_mixed(server: &Server) {
     // Streams begin with equal parts, so there may be no such request. In that case all of the file
     // is in its old state.
     let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
-    let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
+    let address =
+        store(server, &limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);
     let outcome =
         Fetch::from_address(address, &target, limited).unwrap().run(&mut |event| match event {

@@ -8,7 +8,6 @@ use sprat_wire::expiry::{NEVER, Time, time_record};
 use sprat_wire::once::COMPLETIONS;
 use sprat_wire::tablet::{position, table_of};
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 
 /// The largest number of entries of which the newest versions are held in memory at once. A server
 /// with more is read in several parts of all keys.
@@ -22,8 +21,8 @@ pub trait Segments {
     /// [`Error::Damaged`] when they are not, [`Error::Io`] when they cannot be read.
     fn bytes(&self, server: u32, segment: &SegmentFile) -> Result<Vec<u8>, Error>;
 
-    /// Returns the file of a segment, for errors.
-    fn path(&self, server: u32, segment: &SegmentFile) -> PathBuf;
+    /// Returns where the file of a segment is, for errors.
+    fn place(&self, server: u32, segment: &SegmentFile) -> String;
 }
 
 /// Passes the entries in the bytes of a segment to `take`. The error says what is wrong with them.
@@ -97,7 +96,7 @@ pub(crate) fn read(
                 taken = take(segment, entry);
             }
         });
-        walked.map_err(|what| Error::damaged(segments.path(server.id, segment), what))?;
+        walked.map_err(|what| Error::damaged(segments.place(server.id, segment), what))?;
         taken?;
     }
     Ok(())

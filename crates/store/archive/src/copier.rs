@@ -20,7 +20,7 @@ use sprat_client::CopiedPiece;
 use sprat_net::Nanos;
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use sprat_wire::SEGMENT_BYTES;
-use sprat_wire::op::{CopyCursor, CopyStep};
+use sprat_wire::op::{COPY_IDLE, CopyCursor, CopyStep};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use zerocopy::byteorder::little_endian::U64;
@@ -36,6 +36,10 @@ const RECOVERY_POLL: Duration = Duration::from_millis(200);
 
 /// Number of rounds in which segments are copied before the cut.
 const ROUNDS: usize = 4;
+
+/// Interval at which a server is asked for something while its segments cannot be read, so that it
+/// does not give up its cut.
+const KEEP_INTERVAL: Duration = COPY_IDLE.checked_div(4).expect("a divisor");
 
 /// How often a segment is begun again, because an answer was lost.
 const ATTEMPTS: usize = 8;
@@ -163,6 +167,8 @@ struct ServerCopy {
     asked: Option<u64>,
     /// Whether the answer to that question does not matter any more.
     is_late: bool,
+    /// When it was asked last.
+    asked_at: Nanos,
     /// When it may be read again, by the rate.
     due: Nanos,
     /// The number of its cut, and the segments.
@@ -224,8 +230,9 @@ impl Copier {
     }
 
     /// Returns the next question that is to be sent, with the tag of its answer; `None` when there
-    /// is none before an answer arrives or [`next_deadline`](Self::next_deadline) passes.
-    pub fn question(&mut self, now: Nanos) -> Option<(u64, Question)> {
+    /// is none before an answer arrives or [`next_deadline`](Self::next_deadline) passes. Unless
+    /// `may_read`, asks for no entries: the owner has no room for more segments yet.
+    pub fn question(&mut self, now: Nanos, may_read: bool) -> Option<(u64, Question)> {
         match self.phase {
             Phase::Catalog(due) if due > now => return None,
             Phase::Catalog(_) | Phase::Before | Phase::After => {
@@ -242,11 +249,20 @@ impl Copier {
         let is_due = |server: &&mut ServerCopy| server.asked.is_none() && server.due <= now;
         let mut due = self.servers.iter_mut().filter(is_due);
         let (server, question) = due.find_map(|server| {
-            let question = server.question(known)?;
+            let question = match server.todo {
+                Todo::Read(_) if !may_read => {
+                    if now.since(server.asked_at) < KEEP_INTERVAL {
+                        return None;
+                    }
+                    server.is_late = true;
+                    LogQuestion::List
+                }
+                _ => server.question(known)?,
+            };
             Some((server, question))
         })?;
         self.tags += 1;
-        server.asked = Some(self.tags);
+        (server.asked, server.asked_at) = (Some(self.tags), now);
         Some((self.tags, Question::Log(server.locator.clone(), question)))
     }
 
@@ -429,6 +445,7 @@ impl Copier {
                     todo: Todo::Nothing,
                     asked: None,
                     is_late: false,
+                    asked_at: now,
                     due: now,
                     cut: (0, Vec::new()),
                     was_held: false,

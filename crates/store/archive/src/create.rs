@@ -9,12 +9,16 @@ use sprat_client::{AsyncClient, Call, CopiedPiece, Options, thread_waker};
 use sprat_net::Nanos;
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use std::pin::Pin;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::task::{Context, Poll};
-use std::thread::park_timeout;
+use std::thread::{self, park_timeout};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Interval between two calls that show the progress.
 const SHOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Number of segments that wait to be stored.
+const QUEUED: usize = 4;
 
 /// How a backup is made.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +99,8 @@ pub fn create(
     Ok(Created { point, held })
 }
 
-/// Asks what the copier wants to know, and stores what it has copied, until it is done.
+/// Runs the copier, and stores what it copies, on another thread: storing may take longer than a
+/// server keeps a cut for a client that asks for nothing.
 fn run(
     client: &AsyncClient,
     folder: &Folder,
@@ -103,11 +108,53 @@ fn run(
     now: &dyn Fn() -> Nanos,
     show: &mut dyn FnMut(u64),
 ) -> Result<Copied, Error> {
+    let asker = thread::current();
+    thread::scope(|scope| {
+        let (sender, segments) = sync_channel::<CopiedSegment>(QUEUED);
+        let writer = scope.spawn(move || {
+            segments.iter().try_for_each(|CopiedSegment { server, file, bytes }| {
+                folder.add_segment(server, &file, &bytes)?;
+                asker.unpark();
+                Ok::<_, Error>(())
+            })
+        });
+        let copied = ask(client, copier, &sender, now, show);
+        drop(sender);
+        writer.join().expect("the writer does not panic")?;
+        copied.expect("the writer ends early only with an error")
+    })
+}
+
+/// Asks what the copier wants to know, and passes on what it has copied, until it is done. Returns
+/// `None` if the segments are not taken any more.
+fn ask(
+    client: &AsyncClient,
+    copier: &mut Copier,
+    segments: &SyncSender<CopiedSegment>,
+    now: &dyn Fn() -> Nanos,
+    show: &mut dyn FnMut(u64),
+) -> Option<Result<Copied, Error>> {
     let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     let mut asked: Vec<(u64, Asked)> = Vec::new();
+    let mut waiting = None;
     loop {
-        while let Some((tag, question)) = copier.question(now()) {
+        while let Some(segment) = waiting.take().or_else(|| copier.take_segment()) {
+            match segments.try_send(segment) {
+                Ok(()) => show(copier.copied_bytes()),
+                Err(TrySendError::Full(segment)) => {
+                    waiting = Some(segment);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => return None,
+            }
+        }
+        if waiting.is_none()
+            && let Some(result) = copier.take_result()
+        {
+            return Some(result);
+        }
+        while let Some((tag, question)) = copier.question(now(), waiting.is_none()) {
             asked.push((tag, Asked::new(client, &question)));
         }
         let before = asked.len();
@@ -118,16 +165,9 @@ fn run(
             }
             Poll::Pending => true,
         });
-        while let Some(CopiedSegment { server, file, bytes }) = copier.take_segment() {
-            folder.add_segment(server, &file, &bytes)?;
-            show(copier.copied_bytes());
-        }
-        if let Some(result) = copier.take_result() {
-            return result;
-        }
         if asked.len() == before {
-            let due = copier.next_deadline().unwrap_or(Nanos::NEVER);
-            park_timeout(due.since(now()).min(SHOW_INTERVAL));
+            let due = copier.next_deadline().filter(|_| waiting.is_none());
+            park_timeout(due.unwrap_or(Nanos::NEVER).since(now()).min(SHOW_INTERVAL));
         }
     }
 }

@@ -2,21 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use thiserror::Error;
 
 /// A file of a folder of backups that is not as it should be.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
-    /// The file.
-    pub file: PathBuf,
+    /// The file: a path, or another place.
+    pub file: String,
     /// What is wrong with it.
     pub what: String,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.what)
+        write!(f, "{}: {}", self.file, self.what)
     }
 }
 
@@ -25,43 +24,46 @@ impl fmt::Display for Fault {
 #[non_exhaustive]
 pub enum Error {
     /// The folder cannot be read or written.
-    #[error("{}: {source}", .path.display())]
+    #[error("{place}: {source}")]
     Io {
         /// The file or folder.
-        path: PathBuf,
+        place: String,
         /// The system's error.
         source: io::Error,
     },
     /// The folder has other files, and is not one of backups.
     #[error(
-        "{}: not a folder of backups; name one that `sprat backup create` has made, or a new one",
-        .0.display()
+        "{0}: not a folder of backups; name one that `sprat backup create` has made, or a new one"
     )]
-    NotBackups(PathBuf),
+    NotBackups(String),
     /// The folder has backups of another cluster.
     #[error(
-        "{}: has backups of cluster {theirs:016x}, and this is cluster {ours:016x}; name another \
-         folder",
-        .folder.display()
+        "{folder}: has backups of cluster {theirs:016x}, and this is cluster {ours:016x}; name \
+         another folder"
     )]
     OtherCluster {
         /// The folder.
-        folder: PathBuf,
+        folder: String,
         /// The cluster of its backups.
         theirs: u64,
         /// The cluster to back up.
         ours: u64,
     },
     /// Another process changes the folder.
-    #[error("{}: another backup is being made or removed here", .0.display())]
-    Locked(PathBuf),
+    #[error("{folder}: backups are being made or removed here by {by}")]
+    Locked {
+        /// The folder.
+        folder: String,
+        /// What is known of that process.
+        by: String,
+    },
     /// There is no point of that name, or none at all.
-    #[error("{}: has no backup{}", .folder.display(), .name.as_ref().map_or(String::new(), |name| {
+    #[error("{folder}: has no backup{}", .name.as_ref().map_or(String::new(), |name| {
         format!(" named {name}; `sprat backup list` lists them")
     }))]
     NoPoint {
         /// The folder.
-        folder: PathBuf,
+        folder: String,
         /// The name, if one was given.
         name: Option<String>,
     },
@@ -97,12 +99,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
-    }
-
-    pub(crate) fn damaged(file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
+    pub(crate) fn damaged(file: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Damaged(Fault { file: file.into(), what: what.into() })
     }
 }

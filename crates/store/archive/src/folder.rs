@@ -1,7 +1,8 @@
 //! A folder of backups.
 //!
 //! ```text
-//! DIR/backups.sprat          the cluster whose backups these are; locked while they change
+//! DIR/backups.sprat          the cluster whose backups these are
+//! DIR/lock                   locked while backups are made or removed
 //! DIR/points/NAME.json       a point each
 //! DIR/segments/SERVER-SEGMENT-HASH
 //! ```
@@ -13,14 +14,10 @@
 use crate::contents::{self, Segments};
 use crate::error::{Error, Fault};
 use crate::point::{Point, SegmentFile};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use sprat_host::replace;
+use crate::storage::{Disk, Storage};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Name of the file that says whose backups these are.
@@ -32,14 +29,11 @@ const SEGMENTS: &str = "segments";
 /// First line of the marker: its format.
 const FORMAT: &str = "sprat backups 1";
 
-/// A folder of backups of one cluster.
-#[derive(Debug)]
+/// Backups of one cluster: a folder, or another [`Storage`].
 pub struct Folder {
-    path: PathBuf,
+    storage: Box<dyn Storage>,
     /// The cluster of the backups; `None` if there are none yet.
     cluster: Option<u64>,
-    /// Held while the folder is changed.
-    _lock: Option<File>,
 }
 
 /// Which points to keep when others are removed.
@@ -81,16 +75,19 @@ impl Folder {
     /// # Errors
     /// [`Error`] when it is not one, or cannot be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let marker = path.join(MARKER);
-        let text = match fs::read_to_string(&marker) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::NotBackups(path.to_owned()));
-            }
-            Err(error) => return Err(Error::io(marker)(error)),
-        };
-        let cluster = read_marker(&text).map_err(|what| Error::damaged(marker, what))?;
-        Ok(Self { path: path.to_owned(), cluster, _lock: None })
+        Self::open_in(Box::new(Disk::new(path)))
+    }
+
+    /// Opens backups, to read them: see [`open`](Self::open).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(storage: Box<dyn Storage>) -> Result<Self, Error> {
+        let mut folder = Self { storage, cluster: None };
+        match folder.read_marker()? {
+            true => Ok(folder),
+            false => Err(Error::NotBackups(folder.storage.place(""))),
+        }
     }
 
     /// Opens a folder of backups to change it, and keeps others from changing it until it is
@@ -100,25 +97,31 @@ impl Folder {
     /// [`Error`] when it is not one but has other files, another process changes it, or it cannot
     /// be read or made.
     pub fn lock(path: &Path, create: bool) -> Result<Self, Error> {
-        let marker = path.join(MARKER);
-        let is_new = !marker.exists();
-        if is_new {
-            if !create {
-                return Err(Error::NotBackups(path.to_owned()));
-            }
-            fs::create_dir_all(path).map_err(Error::io(path))?;
-            if fs::read_dir(path).map_err(Error::io(path))?.next().is_some() {
-                return Err(Error::NotBackups(path.to_owned()));
-            }
+        Self::lock_in(Box::new(Disk::new(path)), create)
+    }
+
+    /// Opens backups to change them: see [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn lock_in(storage: Box<dyn Storage>, create: bool) -> Result<Self, Error> {
+        let mut folder = Self { storage, cluster: None };
+        let is_one = folder.read_marker()?;
+        let may_become_one = || {
+            let is_empty = folder.storage.is_empty().map_err(folder.fault(""))?;
+            Ok::<_, Error>(create && is_empty)
+        };
+        if !is_one && !may_become_one()? {
+            return Err(Error::NotBackups(folder.storage.place("")));
         }
-        let locked = sprat_disk::open_locked(&marker, OFlags::empty());
-        let lock = locked.map_err(|error| match error {
-            Errno::WOULDBLOCK => Error::Locked(path.to_owned()),
-            error => Error::io(&marker)(error.into()),
-        })?;
-        let text = fs::read_to_string(&marker).map_err(Error::io(&marker))?;
-        let cluster = read_marker(&text).map_err(|what| Error::damaged(&marker, what))?;
-        Ok(Self { path: path.to_owned(), cluster, _lock: Some(lock) })
+        if let Some(by) = folder.storage.lock().map_err(folder.fault(""))? {
+            return Err(Error::Locked { folder: folder.storage.place(""), by });
+        }
+        // Another process may have made it one, and be done with it.
+        if !folder.read_marker()? {
+            folder.write(MARKER, format!("{FORMAT}\n").as_bytes())?;
+        }
+        Ok(folder)
     }
 
     /// Makes the folder one for backups of this cluster.
@@ -127,26 +130,52 @@ impl Folder {
     /// [`Error::OtherCluster`] when it has those of another, [`Error::Io`] when it cannot be
     /// written.
     pub(crate) fn claim(&mut self, ours: u64) -> Result<(), Error> {
-        let folder = self.path.clone();
         match self.cluster {
             Some(theirs) if theirs != ours => {
+                let folder = self.storage.place("");
                 return Err(Error::OtherCluster { folder, theirs, ours });
             }
             Some(_) => return Ok(()),
             None => {}
         }
-        for part in [POINTS, SEGMENTS] {
-            let part = self.path.join(part);
-            fs::create_dir_all(&part).map_err(Error::io(&part))?;
-        }
-        // Written in place, because the file is locked.
-        let marker = self.path.join(MARKER);
-        let text = format!("{FORMAT}\ncluster {ours:016x}\n");
-        fs::write(&marker, text).map_err(Error::io(&marker))?;
-        let sync = File::open(&marker).and_then(|file| file.sync_all());
-        sync.map_err(Error::io(&marker))?;
+        self.write(MARKER, format!("{FORMAT}\ncluster {ours:016x}\n").as_bytes())?;
         self.cluster = Some(ours);
         Ok(())
+    }
+
+    /// Reads the marker, if there is one. Returns whether there is.
+    fn read_marker(&mut self) -> Result<bool, Error> {
+        let Some(bytes) = self.read(MARKER)? else { return Ok(false) };
+        let cluster = parse_marker(&String::from_utf8_lossy(&bytes));
+        self.cluster = cluster.map_err(|what| Error::damaged(self.storage.place(MARKER), what))?;
+        Ok(true)
+    }
+
+    /// Returns what makes an error of the storage one that names the file.
+    fn fault(&self, name: &str) -> impl FnOnce(io::Error) -> Error + use<> {
+        let place = self.storage.place(name);
+        move |source| Error::Io { place, source }
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.storage.read(name).map_err(self.fault(name))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        self.storage.write(name, bytes).map_err(self.fault(name))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        self.storage.remove(name).map_err(self.fault(name))
+    }
+
+    fn list(&self, part: &str) -> Result<Vec<(String, u64)>, Error> {
+        self.storage.list(part).map_err(self.fault(part))
+    }
+
+    /// Returns whether its files are better kept on this machine while they are in use.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.storage.is_remote()
     }
 
     /// Returns the names of all points, the oldest first.
@@ -154,8 +183,8 @@ impl Folder {
     /// # Errors
     /// [`Error::Io`] when the folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, Error> {
-        let files = self.files(POINTS)?;
-        let names = files.iter().filter_map(|(name, _)| name.to_str()?.strip_suffix(".json"));
+        let files = self.list(POINTS)?;
+        let names = files.iter().filter_map(|(name, _)| name.strip_suffix(".json"));
         let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort_unstable();
         Ok(names)
@@ -167,7 +196,8 @@ impl Folder {
     /// [`Error::NoPoint`] when there is none, [`Error::Damaged`] when its file is damaged,
     /// [`Error::Io`] when it cannot be read.
     pub fn point(&self, name: Option<&str>) -> Result<Point, Error> {
-        let absent = || Error::NoPoint { folder: self.path.clone(), name: name.map(str::to_owned) };
+        let absent =
+            || Error::NoPoint { folder: self.storage.place(""), name: name.map(str::to_owned) };
         let names = self.names()?;
         let found = match name {
             Some(name) => names.iter().find(|known| *known == name),
@@ -177,19 +207,20 @@ impl Folder {
     }
 
     fn read_point(&self, name: &str) -> Result<Point, Error> {
-        let path = self.point_path(name);
-        let bytes = fs::read(&path).map_err(Error::io(&path))?;
-        let point = Point::decode(&bytes).map_err(|what| Error::damaged(&path, what))?;
+        let damaged = |what| Error::damaged(self.point_place(name), what);
+        let bytes = self.read(&point_file(name))?;
+        let point = Point::decode(&bytes.ok_or_else(|| damaged("it is missing".to_owned()))?);
+        let point = point.map_err(damaged)?;
         match point.name == name {
             true => Ok(point),
-            false => Err(Error::damaged(path, format!("it is point {}, renamed", point.name))),
+            false => Err(damaged(format!("it is point {}, renamed", point.name))),
         }
     }
 
-    /// Returns the file of a point.
+    /// Returns where the file of a point is, for messages.
     #[must_use]
-    pub fn point_path(&self, name: &str) -> PathBuf {
-        self.path.join(POINTS).join(format!("{name}.json"))
+    pub fn point_place(&self, name: &str) -> String {
+        self.storage.place(&point_file(name))
     }
 
     /// Returns all points, the oldest first.
@@ -202,53 +233,32 @@ impl Folder {
 
     /// Adds a point, whose segments are here.
     pub(crate) fn add_point(&self, point: &Point) -> Result<(), Error> {
-        let segments = self.path.join(SEGMENTS);
-        let sync = File::open(&segments).and_then(|folder| folder.sync_all());
-        sync.map_err(Error::io(&segments))?;
-        let path = self.point_path(&point.name);
-        replace(&path, &point.encode()).map_err(Error::io(&path))
+        self.write(&point_file(&point.name), &point.encode())
     }
 
-    /// Adds a segment, which is durable once the next point is added.
+    /// Adds a segment.
     pub(crate) fn add_segment(
         &self,
         server: u32,
         segment: &SegmentFile,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let path = self.path(server, segment);
-        replace(&path, bytes).map_err(Error::io(&path))
+        self.write(&segment_file(server, segment), bytes)
     }
 
     /// Returns the newest copy of each segment that points list and that is here with the length
     /// that it should have, by server and segment.
     pub(crate) fn known(&self) -> Result<BTreeMap<(u32, u64), SegmentFile>, Error> {
-        let lengths: BTreeMap<OsString, u64> = self.files(SEGMENTS)?.into_iter().collect();
+        let lengths: BTreeMap<String, u64> = self.list(SEGMENTS)?.into_iter().collect();
         let mut known = BTreeMap::new();
         for point in self.points()? {
             for (server, segment) in point.segments() {
-                let length = lengths.get(&OsString::from(segment.name(server)));
-                if length == Some(&segment.bytes) {
+                if lengths.get(&segment.name(server)) == Some(&segment.bytes) {
                     known.insert((server, segment.id), segment.clone());
                 }
             }
         }
         Ok(known)
-    }
-
-    /// Returns the names and lengths of the files in a part of the folder.
-    fn files(&self, part: &str) -> Result<Vec<(OsString, u64)>, Error> {
-        let path = self.path.join(part);
-        let list = match fs::read_dir(&path) {
-            Ok(list) => list,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::io(path)(error)),
-        };
-        let file = |entry: io::Result<fs::DirEntry>| {
-            let entry = entry?;
-            Ok((entry.file_name(), entry.metadata()?.len()))
-        };
-        list.map(file).collect::<io::Result<_>>().map_err(Error::io(path))
     }
 
     /// Verifies points, the newest first: all, or the one of this name. Reads every segment of
@@ -274,7 +284,7 @@ impl Folder {
                 Err(error) => return Err(error),
             };
             if let Err(what) = point.catalog() {
-                verified.faults.push(Fault { file: self.point_path(&name), what });
+                verified.faults.push(Fault { file: self.point_place(&name), what });
             }
             for (server, segment) in point.segments() {
                 if !seen.insert(segment.name(server)) {
@@ -283,7 +293,7 @@ impl Folder {
                 match self.bytes(server, segment) {
                     Ok(bytes) => {
                         if let Err(what) = contents::check(&bytes, segment) {
-                            let file = self.path(server, segment);
+                            let file = self.place(server, segment);
                             verified.faults.push(Fault { file, what });
                         }
                         verified.segments += 1;
@@ -317,27 +327,25 @@ impl Folder {
         };
         let (kept, gone): (Vec<_>, Vec<_>) =
             points.iter().enumerate().partition(|(at, point)| is_kept(*at, point));
-        let listed: BTreeSet<OsString> = kept
+        let listed: BTreeSet<String> = kept
             .iter()
             .flat_map(|(_, point)| point.segments())
-            .map(|(server, segment)| segment.name(server).into())
+            .map(|(server, segment)| segment.name(server))
             .collect();
         let mut pruned = Pruned::default();
         // Points first: a point that is left has all its segments, wherever this is interrupted.
         for (_, point) in gone {
-            let path = self.point_path(&point.name);
             if !dry {
-                fs::remove_file(&path).map_err(Error::io(path))?;
+                self.remove(&point_file(&point.name))?;
             }
             pruned.points.push(point.name.clone());
         }
-        for (name, bytes) in self.files(SEGMENTS)? {
+        for (name, bytes) in self.list(SEGMENTS)? {
             if listed.contains(&name) {
                 continue;
             }
-            let path = self.path.join(SEGMENTS).join(&name);
             if !dry {
-                fs::remove_file(&path).map_err(Error::io(path))?;
+                self.remove(&format!("{SEGMENTS}/{name}"))?;
             }
             pruned.segments += 1;
             pruned.bytes += bytes;
@@ -348,40 +356,42 @@ impl Folder {
 
 impl Segments for Folder {
     fn bytes(&self, server: u32, segment: &SegmentFile) -> Result<Vec<u8>, Error> {
-        let path = self.path(server, segment);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::damaged(path, "it is missing"));
-            }
-            Err(error) => return Err(Error::io(path)(error)),
-        };
+        let damaged = |what: &str| Error::damaged(self.place(server, segment), what);
+        let bytes = self.read(&segment_file(server, segment))?;
+        let bytes = bytes.ok_or_else(|| damaged("it is missing"))?;
         match blake3::hash(&bytes).to_hex().as_str() == segment.blake3 {
             true => Ok(bytes),
-            false => Err(Error::damaged(path, "its hash differs: it is damaged, or was changed")),
+            false => Err(damaged("its hash differs: it is damaged, or was changed")),
         }
     }
 
-    fn path(&self, server: u32, segment: &SegmentFile) -> PathBuf {
-        self.path.join(SEGMENTS).join(segment.name(server))
+    fn place(&self, server: u32, segment: &SegmentFile) -> String {
+        self.storage.place(&segment_file(server, segment))
     }
+}
+
+fn point_file(name: &str) -> String {
+    format!("{POINTS}/{name}.json")
+}
+
+fn segment_file(server: u32, segment: &SegmentFile) -> String {
+    format!("{SEGMENTS}/{}", segment.name(server))
 }
 
 /// Reads the cluster's id from the text of a marker; `None` if there is no backup yet, because the
 /// first one failed before it had reached a cluster. The error says what is wrong with the text.
-fn read_marker(text: &str) -> Result<Option<u64>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+fn parse_marker(text: &str) -> Result<Option<u64>, String> {
     let mut lines = text.lines();
     match lines.next() {
+        None => return Ok(None),
         Some(FORMAT) => {}
         Some(line) if line.starts_with("sprat backups ") => {
             return Err(format!("it is of another version of Sprat: {line}"));
         }
         _ => return Err("it is damaged, or not of Sprat".to_owned()),
     }
-    let cluster = lines.next().and_then(|line| line.strip_prefix("cluster "));
+    let Some(line) = lines.next() else { return Ok(None) };
+    let cluster = line.strip_prefix("cluster ");
     let cluster = cluster.and_then(|text| u64::from_str_radix(text, 16).ok());
     cluster.map(Some).ok_or_else(|| "it does not name a cluster".to_owned())
 }

@@ -21,6 +21,7 @@ mod error;
 mod folder;
 mod point;
 mod restore;
+mod storage;
 mod transactions;
 
 pub use contents::{Segments, objects};
@@ -32,4 +33,5 @@ pub use error::{Error, Fault};
 pub use folder::{Folder, Keep, Pruned, Verified};
 pub use point::{Point, PointServer, SegmentFile, utc};
 pub use restore::{Restored, TableChoice, restore};
+pub use storage::Storage;
 pub use transactions::{LastChange, last_changes};

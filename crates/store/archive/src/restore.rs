@@ -1,9 +1,9 @@
 //! Stores tables of a point in a running store.
 
-use crate::contents::objects;
+use crate::contents::{Segments, objects};
 use crate::error::Error;
 use crate::folder::Folder;
-use crate::point::Point;
+use crate::point::{Point, SegmentFile};
 use crate::transactions::last_changes;
 use sprat_client::{Batch, Client, Condition, Table, TableOptions, TableRecord, Ttl, ValueType};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
@@ -11,7 +11,9 @@ use sprat_wire::entry::Entry;
 use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::transaction::TransactionAction;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
 
 /// Number of objects, and of their bytes, that are sent together.
 const BATCH_OBJECTS: usize = 1000;
@@ -47,7 +49,8 @@ impl Restored {
 
 /// Creates the chosen tables, or all if `choices` is empty, and stores the objects that they had at
 /// a point, with their versions, types and times of expiry. Verifies all that it reads. Calls
-/// `show` with what is restored so far.
+/// `show` with what is restored so far. If the folder is remote, first fetches the point's segments
+/// into a temporary folder of this machine.
 ///
 /// # Errors
 /// Before anything is changed: [`Error::NoTable`], [`Error::TableExists`], and [`Error::Damaged`]
@@ -61,9 +64,17 @@ pub fn restore(
     show: &mut dyn FnMut(&Restored),
 ) -> Result<Restored, Error> {
     let catalog =
-        point.catalog().map_err(|what| Error::damaged(folder.point_path(&point.name), what))?;
+        point.catalog().map_err(|what| Error::damaged(folder.point_place(&point.name), what))?;
     let chosen = choose(client, &catalog, choices)?;
-    let changes = last_changes(folder, &point.servers, &catalog)?;
+    let fetched = match folder.is_remote() {
+        true => Some(Fetched::new(folder, point)?),
+        false => None,
+    };
+    let segments: &dyn Segments = match &fetched {
+        Some(fetched) => fetched,
+        None => folder,
+    };
+    let changes = last_changes(segments, &point.servers, &catalog)?;
     let mut sink = Sink { client, tables: BTreeMap::new(), batch: Vec::new(), bytes: 0 };
     let mut restored = Restored::default();
     for (record, to) in &chosen {
@@ -81,7 +92,7 @@ pub fn restore(
     let now = Time::try_from(now.as_millis()).unwrap_or(Time::MAX);
     let ids: BTreeSet<u32> = sink.tables.keys().copied().collect();
     let is_chosen = |table| ids.contains(&table);
-    objects(folder, &point.servers, &catalog, &is_chosen, &mut |entry| {
+    objects(segments, &point.servers, &catalog, &is_chosen, &mut |entry| {
         if entry.expires != NEVER && entry.expires <= now {
             restored.expired += 1;
             return Ok(());
@@ -114,6 +125,38 @@ pub fn restore(
     }
     show(&restored);
     Ok(restored)
+}
+
+/// The segments of a point, on this machine. A restoration reads each several times.
+struct Fetched<'a> {
+    folder: &'a Folder,
+    here: TempDir,
+}
+
+impl<'a> Fetched<'a> {
+    fn new(folder: &'a Folder, point: &Point) -> Result<Self, Error> {
+        let temporary = std::env::temp_dir();
+        let place = temporary.display().to_string();
+        let here = TempDir::with_prefix("sprat-restore-")
+            .map_err(|source| Error::Io { place: place.clone(), source })?;
+        for (server, segment) in point.segments() {
+            let bytes = folder.bytes(server, segment)?;
+            fs::write(here.path().join(segment.name(server)), bytes)
+                .map_err(|source| Error::Io { place: place.clone(), source })?;
+        }
+        Ok(Self { folder, here })
+    }
+}
+
+impl Segments for Fetched<'_> {
+    fn bytes(&self, server: u32, segment: &SegmentFile) -> Result<Vec<u8>, Error> {
+        let path = self.here.path().join(segment.name(server));
+        fs::read(&path).map_err(|source| Error::Io { place: path.display().to_string(), source })
+    }
+
+    fn place(&self, server: u32, segment: &SegmentFile) -> String {
+        self.folder.place(server, segment)
+    }
 }
 
 /// Returns the tables to restore, with their new names.

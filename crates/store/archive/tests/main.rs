@@ -191,7 +191,7 @@ fn a_later_backup_copies_only_what_is_new_and_both_are_whole() {
     assert_eq!(named(&mut client, "second"), is);
     // The oldest point goes, and what only it had; the others stay whole.
     let locked = Folder::lock(&store.backups(), false).expect("backups");
-    assert!(matches!(store.back_up(), Err(Error::Locked(_))));
+    assert!(matches!(store.back_up(), Err(Error::Locked { .. })));
     let now = SystemTime::now();
     let dry = locked.prune(Keep::Newest(1), now, true).expect("readable");
     assert_eq!(dry.points, names[..2]);
@@ -229,7 +229,7 @@ fn damage_is_named_and_nothing_damaged_is_restored() {
             None => fs::remove_file(&file).expect("removed"),
         }
         let faults = folder.verify(None, &mut |_| {}).expect("readable").faults;
-        assert_eq!((faults.len(), &faults[0].file), (1, &file), "{faults:?}");
+        assert_eq!((faults.len(), &faults[0].file), (1, &file.display().to_string()), "{faults:?}");
         assert!(faults[0].what.contains(what), "{}", faults[0]);
         let refused = store.restore(&point, &[("t", "copy")]).expect_err("it is damaged");
         assert!(matches!(&refused, Error::Damaged(fault) if fault.file == file), "{refused}");

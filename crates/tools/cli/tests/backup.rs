@@ -1,13 +1,17 @@
 //! `sprat backup` and `sprat restore`, as people use them.
 
-use crate::support::{ServerProcess, run};
+use crate::support::{CommandResult, ServerProcess, run, sprat};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use sprat_testing::{S3Server, until};
 use std::fs;
+use std::process::Stdio;
 
 /// Exit codes.
 const NOT_FOUND: i32 = 3;
 const CONFLICT: i32 = 4;
 const CORRUPT: i32 = 10;
+const INTERRUPTED: i32 = 130;
 
 fn json(words: &[&str]) -> Value {
     serde_json::from_str(run(&[words, &["--json"]].concat()).ok()).expect("JSON")
@@ -75,5 +79,69 @@ fn a_backup_is_made_listed_verified_restored_and_removed() {
     let refused = ask(&["restore", folder, "users=again"]);
     assert_eq!(refused.code, Some(CORRUPT), "{refused:?}");
     assert!(refused.stderr.contains(&named), "{refused:?}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn backups_are_kept_in_a_bucket() {
+    let Some(bucket) = S3Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let flags = ["--memory", "64M", "--disk", "256M", "-L", "fast+udp:host=127.0.0.1,port=0"];
+    let server = ServerProcess::start(&dir.path().join("data"), &flags)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let (id, secret) = S3Server::KEYS;
+    let command = |words: &[&str]| {
+        let mut command = sprat();
+        command.args(words).env("AWS_ENDPOINT_URL", &bucket.endpoint);
+        command.env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", secret);
+        command.env("SPRAT_COORDINATOR", &server.coordinator);
+        command
+    };
+    let ask = |words: &[&str]| -> CommandResult {
+        let output = command(words).output().expect("it runs");
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        CommandResult { code: output.status.code(), stdout: output.stdout, stderr }
+    };
+    let folder = "s3://bucket/of the rack/backups/";
+    ask(&["table", "create", "users"]).ok();
+    ask(&["put", "users", "ada", "36"]).ok();
+    ask(&["backup", "create", folder]).ok();
+    ask(&["put", "users", "ada", "37"]).ok();
+    ask(&["backup", "create", folder]).ok();
+    let listed = ask(&["backup", "list", folder, "--json"]);
+    let listed: Value = serde_json::from_str(listed.ok()).expect("JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+    let said = ask(&["backup", "verify", folder]);
+    assert!(said.ok().starts_with("2 backups: "), "{said:?}");
+    let first = listed[0]["name"].as_str().expect("a name");
+    ask(&["restore", folder, "users=then", "--point", first]).ok();
+    assert_eq!(ask(&["get", "then", "ada"]).ok(), "36");
+    ask(&["backup", "prune", folder, "--keep", "1"]).ok();
+    ask(&["restore", folder, "users=now"]).ok();
+    assert_eq!(ask(&["get", "now", "ada"]).ok(), "37");
+    let refused = ask(&["backup", "list", "s3://bucket/nothing"]);
+    assert!(refused.stderr.contains("s3://bucket/nothing: not a folder"), "{refused:?}");
+
+    // A process that is stopped in order gives its lock back, and one that is killed does not.
+    let value = "x".repeat(100_000);
+    for number in 0..60 {
+        ask(&["put", "users", &format!("key {number}"), &value]).ok();
+    }
+    let list = "Accept: application/json\r\n";
+    let locks = || bucket.ask("GET", "/buckets/bucket/of%20the%20rack/backups/locks/", list);
+    let is_locked = || locks().contains("FullPath");
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut slow = command(&["backup", "create", folder, "--rate", "1MB/s"]);
+        let mut child = slow.stdout(Stdio::null()).spawn().expect("it starts");
+        until("the folder is locked", is_locked);
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        let ended = child.wait().expect("it ends");
+        if signal == Signal::TERM {
+            assert_eq!(ended.code(), Some(INTERRUPTED));
+            assert!(!is_locked(), "{}", locks());
+        }
+    }
+    let refused = ask(&["backup", "create", folder]);
+    assert!(refused.stderr.contains("unless it has ended: then remove s3://"), "{refused:?}");
     assert!(server.stop().success());
 }

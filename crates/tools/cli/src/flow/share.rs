@@ -357,8 +357,7 @@ fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut names = vec!["localhost".to_owned()];
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    names.extend(Some(name.trim().to_owned()).filter(|name| !name.is_empty() && *name != names[0]));
+    names.extend(Some(sprat_host::name()).filter(|name| !name.is_empty() && *name != names[0]));
     names.extend(own_addresses().iter().map(ToString::to_string));
     let made = tls::self_signed(&names)?;
     if let Some(path) = &args.tls_save {

@@ -1,5 +1,8 @@
 //! `backup` and `restore`: backups of a running store, and tables from them.
 
+mod bucket;
+
+use self::bucket::BucketStorage;
 use crate::connect::{Connect, connect};
 use crate::exit::CORRUPT;
 use crate::output::{print_json, print_line};
@@ -11,8 +14,9 @@ use sprat_archive::{
     CreateOptions, Created, Folder, Keep, Point, Pruned, Restored, TableChoice, Verified, create,
     restore as restore_tables, utc,
 };
+use sprat_objects::Location;
 use sprat_units::figure::file_size;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -46,14 +50,15 @@ enum BackupCommand {
     #[command(after_help = "Examples:
   sprat backup create /srv/backups
   sprat backup create /srv/backups --rate 20MB/s
+  sprat backup create s3://bucket/sprat            with AWS_ACCESS_KEY_ID and so on
   sprat backup create /srv/backups -C tcp:host=10.0.0.1,port=11100 --identity admin.key
 
 Only an administrator may do this. One backup is made at a time.")]
     Create {
         #[command(flatten)]
         connect: Connect,
-        /// Folder of backups; created if it does not exist.
-        folder: PathBuf,
+        /// Folder of backups, or s3://BUCKET/FOLDER; created if it does not exist.
+        folder: String,
         /// Rate at which each server is read at most.
         #[arg(long, value_name = "RATE", default_value = "100MB/s", value_parser = rate)]
         rate: u64,
@@ -63,13 +68,13 @@ Only an administrator may do this. One backup is made at a time.")]
     },
     /// List the backups in a folder.
     List {
-        /// Folder of backups.
-        folder: PathBuf,
+        /// Folder of backups, or s3://BUCKET/FOLDER.
+        folder: String,
     },
     /// Read every file of the backups in a folder, and compare it with its hash.
     Verify {
-        /// Folder of backups.
-        folder: PathBuf,
+        /// Folder of backups, or s3://BUCKET/FOLDER.
+        folder: String,
         /// Name of a backup [default: all].
         #[arg(long, value_name = "NAME")]
         point: Option<String>,
@@ -84,8 +89,8 @@ Only an administrator may do this. One backup is made at a time.")]
 
 The newest backup is never removed.")]
     Prune {
-        /// Folder of backups.
-        folder: PathBuf,
+        /// Folder of backups, or s3://BUCKET/FOLDER.
+        folder: String,
         #[command(flatten)]
         keep: KeepArgs,
         /// Only print what would be removed.
@@ -132,8 +137,8 @@ Exit codes:
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Folder of backups.
-    folder: PathBuf,
+    /// Folder of backups, or s3://BUCKET/FOLDER.
+    folder: String,
     /// Tables to restore, each with its new name if it gets one [default: all].
     #[arg(value_name = "TABLE[=NEW]", value_parser = choice)]
     tables: Vec<TableChoice>,
@@ -174,7 +179,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<ExitCode> {
     match &args.command {
         BackupCommand::Create { connect, folder, rate, quiet } => {
             let options = connect.options()?;
-            let mut folder = Folder::lock(folder, true)?;
+            let mut folder = lock(folder, true)?;
             let begun = Instant::now();
             let bar = bar(*quiet || json);
             let how = CreateOptions { rate: *rate };
@@ -185,21 +190,21 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<ExitCode> {
             print_created(&created?, begun.elapsed(), json)?;
         }
         BackupCommand::List { folder } => {
-            let points = Folder::open(folder)?.points()?;
+            let points = open(folder)?.points()?;
             match json {
                 true => print_json(&points.iter().map(json_of).collect())?,
                 false => points.iter().try_for_each(|point| print_line(&line_of(point)))?,
             }
         }
         BackupCommand::Verify { folder, point, quiet } => {
-            let folder = Folder::open(folder)?;
+            let folder = open(folder)?;
             let bar = bar(*quiet || json);
             let verified = folder.verify(point.as_deref(), &mut |bytes| bar.set_position(bytes));
             bar.finish_and_clear();
             return print_verified(&verified?, json);
         }
         BackupCommand::Prune { folder, keep, dry_run } => {
-            let folder = Folder::lock(folder, false)?;
+            let folder = lock(folder, false)?;
             let pruned = folder.prune(keep.keep(), SystemTime::now(), *dry_run)?;
             print_pruned(&pruned, *dry_run, json)?;
         }
@@ -208,7 +213,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
-    let folder = Folder::open(&args.folder)?;
+    let folder = open(&args.folder)?;
     let point = folder.point(args.point.as_deref())?;
     let mut client = connect(&args.connect)?;
     let begun = Instant::now();
@@ -240,6 +245,24 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
         super::import::summary(objects, bytes, seconds)
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a folder of backups, or one in a bucket, to read it.
+fn open(folder: &str) -> Result<Folder> {
+    Ok(match Location::is_location(folder) {
+        true => Folder::open_in(Box::new(BucketStorage::open(folder)?))?,
+        false => Folder::open(Path::new(folder))?,
+    })
+}
+
+/// Opens a folder of backups, or one in a bucket, to change it.
+fn lock(folder: &str, create: bool) -> Result<Folder> {
+    if !Location::is_location(folder) {
+        return Ok(Folder::lock(Path::new(folder), create)?);
+    }
+    let storage = BucketStorage::open(folder)?;
+    storage.unlock_on_signals()?;
+    Ok(Folder::lock_in(Box::new(storage), create)?)
 }
 
 /// A counter of bytes. It appears on terminals only.
@@ -287,10 +310,8 @@ fn print_created(created: &Created, took: Duration, json: bool) -> Result<()> {
 fn print_verified(verified: &Verified, json: bool) -> Result<ExitCode> {
     let Verified { points, segments, bytes, faults } = verified;
     if json {
-        let faults: Vec<_> = faults
-            .iter()
-            .map(|fault| json!({ "file": fault.file.display().to_string(), "what": fault.what }))
-            .collect();
+        let faults: Vec<_> =
+            faults.iter().map(|fault| json!({ "file": fault.file, "what": fault.what })).collect();
         print_json(&json!({
             "points": points, "segments": segments, "bytes": bytes, "faults": faults,
         }))?;
