@@ -2,6 +2,7 @@
 
 mod transactions;
 
+pub(crate) use self::transactions::accounts;
 use self::transactions::{Transaction, handle_commit, is_account};
 use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Span, Value};
 use crate::random::Random;
@@ -55,7 +56,9 @@ struct Scan {
     number: u64,
     table: u32,
     next: Next,
+    /// The moment and the time of the first request for the next page.
     invoked: u64,
+    began: Nanos,
     tries: u32,
     pages: u32,
 }
@@ -481,7 +484,7 @@ impl Client {
             now,
             format_args!("client {} scans table {table}, scan {number}: {next:?}", self.index),
         );
-        let scan = Scan { number, table, next, invoked: 0, tries: 0, pages: 0 };
+        let scan = Scan { number, table, next, invoked: 0, began: now, tries: 0, pages: 0 };
         self.request_page(now, scan, shared);
     }
 
@@ -516,7 +519,7 @@ impl Client {
 
     fn request_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut ClientContext<'_>) {
         if scan.tries == 0 {
-            scan.invoked = shared.history.moment();
+            (scan.invoked, scan.began) = (shared.history.moment(), now);
         }
         scan.tries += 1;
         scan.pages += 1;
@@ -676,7 +679,7 @@ fn handle_page(
     answer: Result<Answer<'_>, Error>,
     shared: &mut ClientContext<'_>,
 ) -> Option<Scan> {
-    let Scan { number, table, invoked, .. } = scan;
+    let Scan { number, table, invoked, began, .. } = scan;
     let answer = match answer {
         Ok(answer) if answer.status == Status::Ok => answer,
         // The scan has guaranteed nothing yet.
@@ -707,7 +710,7 @@ fn handle_page(
     };
     let Some((items, next)) = parsed else {
         shared.nonsense.get_or_insert_with(|| {
-            format!("scan {number}: a malformed page, or rows out of order")
+            format!("scan {number}: a malformed page, or rows out of order: {answer:?}")
         });
         return None;
     };
@@ -730,6 +733,7 @@ fn handle_page(
         rows,
         invoked,
         returned,
+        began,
         ended: now,
     });
     next.map(|next| Scan { next, tries: 0, ..scan })

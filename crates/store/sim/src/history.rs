@@ -265,6 +265,8 @@ pub struct Page {
     pub invoked: u64,
     /// The moment of the response.
     pub returned: u64,
+    /// The virtual time of the first request for it.
+    pub began: Nanos,
     /// The virtual time of the response.
     pub ended: Nanos,
 }
@@ -292,6 +294,8 @@ pub struct History {
     /// Calls that were invoked before this moment may have been lost, even if they were
     /// acknowledged.
     lost: u64,
+    /// Whether clocks may be apart by any time, so that objects may expire at any time.
+    pub clocks_differ: bool,
 }
 
 impl History {
@@ -362,9 +366,10 @@ impl History {
     pub fn expiries(&self) -> impl Iterator<Item = Operation> {
         let calls = self.ttls.iter().map(|(&number, &ttl)| (self.operations[number], ttl));
         let sightings = self.sightings();
+        let apart = if self.clocks_differ { SETTLED * 100 } else { CLOCKS_APART };
         calls.filter(|(call, _)| call.response != Response::NotDone).map(move |(call, ttl)| {
             let Action::Write { value, .. } = call.action else { unreachable!("a write") };
-            let began = (call.began + ttl.saturating_sub(CLOCKS_APART)).max(call.began);
+            let began = (call.began + ttl.saturating_sub(apart)).max(call.began);
             // A transaction's client has its answer before the servers write the changes. If one of
             // them fails, the change waits until its tablet is recovered, for longer than SETTLED
             // (seed 2 of 10,000 operations). At the latest it was written when a client saw it.
@@ -383,7 +388,7 @@ impl History {
                 invoked: invoked.max(call.invoked),
                 returned: OPEN,
                 began,
-                ended: written + ttl + CLOCKS_APART,
+                ended: written + ttl + apart,
                 response: Response::Unknown,
                 ..call
             }
@@ -503,9 +508,14 @@ impl History {
     /// Records a response. If it proves nothing, the call stays open.
     pub fn respond(&mut self, now: Nanos, number: usize, response: Response) {
         let moment = self.moment();
+        self.respond_at(moment, now, number, response);
+    }
+
+    /// Records a response that is known only now, and that holds for an earlier moment and time.
+    pub fn respond_at(&mut self, moment: u64, time: Nanos, number: usize, response: Response) {
         let operation = &mut self.operations[number];
         assert!(operation.returned == OPEN, "told once");
-        operation.ended = now;
+        operation.ended = time;
         if response == Response::NotDone
             || (response != Response::Unknown && operation.invoked > self.lost)
         {

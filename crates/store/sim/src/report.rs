@@ -23,6 +23,8 @@ pub struct Summary {
     pub committed: u64,
     /// Number of pages of scans.
     pub pages: u64,
+    /// Number of backups of a cluster.
+    pub backups: u64,
     /// Number of crashes of servers. With a single server, crashes because a start failed or
     /// because its disk failed count too; in a cluster only injected crashes count.
     pub crashes: u64,
@@ -73,6 +75,7 @@ impl AddAssign for Summary {
         self.transactions += other.transactions;
         self.committed += other.committed;
         self.pages += other.pages;
+        self.backups += other.backups;
         self.crashes += other.crashes;
         self.stops += other.stops;
         self.takeovers += other.takeovers;
@@ -122,7 +125,8 @@ impl fmt::Display for Summary {
             undecided,
             ..
         } = self;
-        let (moved, racks, flips) = (self.moved, self.racks_lost, self.flips);
+        let (moved, racks, flips, backups) =
+            (self.moved, self.racks_lost, self.flips, self.backups);
         writeln!(
             f,
             "histories       {histories:>12}  in {:.1} s of virtual time",
@@ -131,6 +135,7 @@ impl fmt::Display for Summary {
         writeln!(f, "operations      {operations:>12}  {answered} with a known end")?;
         writeln!(f, "transactions    {transactions:>12}  {committed} committed")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
+        writeln!(f, "backups         {backups:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;
         writeln!(

@@ -307,6 +307,7 @@ fn scanned(
         rows,
         invoked,
         returned,
+        began: Nanos(0),
         ended: Nanos(0),
     };
     history.pages.push(page);
@@ -324,6 +325,34 @@ fn scans_return_the_objects_that_exist() {
     rejects(&scanned(&[(write(1), done(1)), (REMOVE, done(1))], &[(NAME, 1, 1)], None));
     let other = ObjectName { key: 2, ..NAME };
     rejects(&scanned(&there, &[(NAME, 1, 1), (other, 1, 5)], None));
+}
+
+/// A page that is requested before an object exists, and arrives after it has expired, may show the
+/// time before. Then the expiry comes at its own time nevertheless (seed 226).
+#[test]
+fn a_page_that_takes_long_keeps_no_object_from_expiring() {
+    let seconds = |seconds: u64| Nanos(seconds * 1_000_000_000);
+    let mut history = History::default();
+    let invoked = history.moment();
+    let write = |history: &mut History, at: Nanos, id, version, ttl| {
+        let action = Action::Write { value: text(id), condition: Condition::None };
+        let number = history.invoke(at, 0, NAME, action);
+        if let Some(ttl) = ttl {
+            history.set_ttl(number, ttl);
+        }
+        history.respond(at, number, Response::Done { version });
+    };
+    write(&mut history, seconds(1), 1, 1, Some(Duration::from_secs(5)));
+    let read = history.invoke(seconds(1), 0, NAME, Action::Read);
+    history.respond(seconds(1), read, Response::Found { version: 1, value: text(1) });
+    let (returned, span) = (history.moment(), Span::Positions(None, None));
+    let (began, ended, rows) = (seconds(0), seconds(20), Vec::new());
+    let page = Page { client: 0, scan: 1, table: 1, span, rows, invoked, returned, began, ended };
+    history.pages.push(page);
+    write(&mut history, seconds(30), 2, 5, None);
+    accepts(&history);
+    history.pages[0].began = seconds(20);
+    rejects(&history);
 }
 
 #[test]

@@ -10,7 +10,8 @@ pub const ROWS: &[&[&str]] = &[
     &["rpc", "log", "transfer", "http", "vector", "grapedr"],
     &["client", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
-    &["sim", "archive", "objects", "browser", "provision", "tune", "power", "measure"],
+    &["archive"],
+    &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
     &["check", "bench", "ring"],
     &["cli"],
 ];

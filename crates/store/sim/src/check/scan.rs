@@ -83,7 +83,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             Some((version, value)) => Response::Found { version, value },
             None => without_row(name)?,
         };
-        let Page { client, invoked, returned, ended, .. } = *page;
+        let Page { client, invoked, returned, began, ended, .. } = *page;
         Some(Operation {
             number: usize::MAX,
             client,
@@ -91,7 +91,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             action: Action::Read,
             invoked,
             returned,
-            began: ended,
+            began,
             ended,
             response,
             of_transaction: false,

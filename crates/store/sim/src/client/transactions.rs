@@ -71,10 +71,14 @@ impl Transaction {
     }
 }
 
+/// Returns the names of the accounts in a table.
+pub(crate) fn accounts(table: u32) -> impl Iterator<Item = ObjectName> {
+    (0..ACCOUNTS).map(move |number| ObjectName { table, key: FIRST_ACCOUNT + number })
+}
+
 /// Returns whether a key is that of an account.
 pub(super) fn is_account(table: u32, key: &[u8]) -> bool {
-    let account = |number| ObjectName { table, key: FIRST_ACCOUNT + number }.bytes();
-    (0..ACCOUNTS).any(|number| account(number) == key)
+    accounts(table).any(|account| account.bytes() == key)
 }
 
 impl Client {
@@ -91,16 +95,16 @@ impl Client {
             5 => TransactionKind::Audit,
             _ => TransactionKind::Transfer,
         };
-        let account = |key: u16| ObjectName { table: shared.ballast.id, key: FIRST_ACCOUNT + key };
         let names: Vec<ObjectName> = match kind {
-            TransactionKind::Audit => (0..ACCOUNTS).map(account).collect(),
+            TransactionKind::Audit => accounts(shared.ballast.id).collect(),
             TransactionKind::Transfer => {
                 let from = self.random.below(u64::from(ACCOUNTS));
                 let to = from + 1 + self.random.below(u64::from(ACCOUNTS) - 1);
-                let key = |number: u64| {
-                    u16::try_from(number % u64::from(ACCOUNTS)).expect("few accounts")
+                let account = |number: u64| {
+                    let number = u16::try_from(number % u64::from(ACCOUNTS)).expect("few accounts");
+                    ObjectName { table: shared.ballast.id, key: FIRST_ACCOUNT + number }
                 };
-                [from, to].map(|number| account(key(number))).to_vec()
+                [from, to].map(account).to_vec()
             }
             TransactionKind::Change | TransactionKind::Read => {
                 let mut names = BTreeSet::new();

@@ -85,6 +85,9 @@ pub enum Fault {
     /// An administrator makes an index of a table, given by its index modulo their number, or, if
     /// the table has one, drops it if the flag is set.
     Index(usize, bool),
+    /// An administrator makes a backup. If there is a time, the client that makes it dies after
+    /// that time.
+    Backup(Option<Duration>),
     /// An administrator drains a server of its tablets, or, if the flag is false, undoes that.
     Drain(usize, bool),
     /// The network behaves like this from now on.
@@ -125,7 +128,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     let several = settings.coordinators > 1;
     let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
-    let kind = random.below(if several { 57 } else { 45 });
+    let kind = random.below(if several { 60 } else { 48 });
     // A single coordinator cannot be cut from others.
     let kind = if !several && kind >= 32 { kind + 12 } else { kind };
     match kind {
@@ -152,6 +155,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
         49..52 => Fault::Flip(random.draw()),
         52 => Fault::Drop(few(random)),
         53..57 => Fault::Index(few(random), random.chance(1, 4)),
+        57..60 => Fault::Backup(random.chance(1, 4).then(|| random.micros(1_000, 300_000))),
         8..11 => Fault::Pause(server, random.micros(1_000, 1_500_000)),
         11..15 => Fault::Cut {
             from: (0..settings.servers).filter(|_| random.chance(1, 3)).collect(),

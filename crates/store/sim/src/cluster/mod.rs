@@ -1,6 +1,7 @@
 //! Whole clusters: one or several coordinators, servers that keep replicas for each other, and
 //! clients. Servers crash, pause or are cut off, and clocks drift.
 
+mod backup;
 mod clock;
 mod coordinator;
 mod etcd;

@@ -4,6 +4,7 @@
 mod phases;
 
 use self::phases::Phase;
+use super::backup::{BackupClient, BackupContext};
 use super::clock::Clock;
 use super::coordinator::{SimCoordinator, locator};
 use super::etcd::{Etcd, Rows, Shared as Register};
@@ -76,6 +77,7 @@ pub struct World {
     tables: Vec<TableRecord>,
     edition: u64,
     refresh_at: Nanos,
+    backup: BackupClient,
     faults: VecDeque<(Nanos, Fault)>,
     cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
     history: History,
@@ -114,9 +116,10 @@ const RACKS: usize = 2;
 /// Numbers of tablets for new tables; zero means as many as there are servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
-/// First ports: of the administrator, of coordinators and their elections, of servers' nodes and
+/// First ports: of the administrator, of the client that makes backups, of coordinators and their elections, of servers' nodes and
 /// their sessions, and of clients.
 const ADMIN: u16 = 2;
+const BACKUP: u16 = 3;
 const COORDINATORS: u16 = 10;
 const ELECTIONS: u16 = 20;
 const NODES: u16 = 100;
@@ -193,6 +196,11 @@ impl World {
             random.draw(),
         );
         let faults = faults::plan(&settings, &mut random).into();
+        let number = settings.work.clients;
+        let seed = random.draw();
+        let backup = BackupClient::new(&hub, number, address(BACKUP), &coordinator, seed);
+        let mut history = History::default();
+        history.clocks_differ = settings.is_beyond();
         Self {
             settings,
             trace,
@@ -215,9 +223,10 @@ impl World {
             tables: Vec::new(),
             edition: 0,
             refresh_at: Nanos::NEVER,
+            backup,
             faults,
             cuts: Vec::new(),
-            history: History::default(),
+            history,
             nonsense: None,
             phase: Phase::Begin,
             lost: None,
@@ -249,6 +258,7 @@ impl World {
             self.advance()?;
         }
         (0..self.servers.len()).for_each(|index| self.count(index));
+        self.summary.backups = self.backup.made;
         let checked = check::check(&self.history, HASH_SEED, self.settings.work.keys)
             .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
@@ -327,6 +337,7 @@ impl World {
                 }
             }
         }
+        self.run_backup();
         match self.nonsense.take() {
             Some(nonsense) => Err(nonsense),
             None => {
@@ -355,7 +366,7 @@ impl World {
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .chain(self.servers.iter().filter_map(|server| server.disk_faulty_until))
-            .fold(admin, Nanos::min);
+            .fold(admin.min(self.backup.wake()), Nanos::min);
         if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
             return Err(format!("no progress in phase {:?}", self.phase));
@@ -501,6 +512,16 @@ impl World {
         }
     }
 
+    /// Runs the client that makes backups.
+    fn run_backup(&mut self) {
+        let Self { backup, history, trace, tables, settings, nonsense, now, .. } = self;
+        if backup.wake() <= *now || self.hub.waiting(address(BACKUP)) > 0 {
+            let (trace, keys) = (&mut *trace.borrow_mut(), settings.work.keys);
+            let mut shared = BackupContext { history, trace, tables, keys, nonsense };
+            backup.step(*now, &mut shared);
+        }
+    }
+
     /// Refreshes the clients' tablet maps once `refresh_at` is reached, if a coordinator leads.
     fn refresh_tables(&mut self) {
         if self.now < self.refresh_at {
@@ -620,6 +641,12 @@ impl World {
                     }),
                     _ => {}
                 }
+            }
+            // With clocks that drift further than leases allow, reads may be stale.
+            Fault::Backup(_) if self.settings.is_beyond() => {}
+            Fault::Backup(dies_after) => {
+                let dies_at = dies_after.map_or(Nanos::NEVER, |dies_after| self.now + dies_after);
+                self.backup.begin(dies_at);
             }
             Fault::Drain(server, drain) => self
                 .send_to_coordinator(&Request::Drain { server: self.servers[server].id(), drain }),

@@ -33,9 +33,14 @@ pub(super) enum Phase {
     Heal,
     /// Every segment must have all its replicas at this time at the latest.
     Whole(Nanos),
+    /// A backup is made, undisturbed.
+    Backup,
     /// A client reads everything, writes everything once more, and reads it again. The number is
     /// that of the first of these calls.
     Last(usize),
+    /// Every server must have closed its sessions for work that has ended, at this time at the
+    /// latest.
+    End(Nanos),
 }
 
 impl World {
@@ -54,7 +59,7 @@ impl World {
                     client.work(calls, self.now + self.random.micros(0, 10_000));
                 }
             }
-            Phase::Work if self.faults.is_empty() && idle => {
+            Phase::Work if self.faults.is_empty() && idle && self.backup.is_idle() => {
                 self.weather.borrow_mut().clear(false);
                 self.weather.borrow_mut().cut_links.clear();
                 self.cuts.clear();
@@ -100,9 +105,18 @@ impl World {
                     self.phase = Phase::Heal;
                     return Ok(false);
                 }
-                self.phase = Phase::Last(self.history.operations.len());
                 self.refresh_at = self.now;
                 self.refresh_tables();
+                if !self.settings.is_beyond() {
+                    self.backup.begin(Nanos::NEVER);
+                }
+                self.phase = Phase::Backup;
+            }
+            Phase::Backup if self.backup.is_idle() => {
+                if let Err(error) = self.backup.outcome() {
+                    return Err(format!("undisturbed, and yet no backup: {error}"));
+                }
+                self.phase = Phase::Last(self.history.operations.len());
                 let errands = self.last_errands();
                 self.clients[0].send(errands, LAST_PATIENCE);
             }
@@ -113,16 +127,22 @@ impl World {
                 if self.settings.is_beyond() {
                     self.history.forgive(first);
                 }
-                for node in self.servers.iter().filter_map(Server::node) {
-                    node.service().master().log().check_invariants();
-                    let sessions = node.endpoint().client_sessions();
-                    if sessions > self.servers.len() + SPARE_SESSIONS {
-                        return Err(format!(
-                            "undisturbed, and yet a server has {sessions} sessions with others"
-                        ));
-                    }
+                self.phase = Phase::End(self.now + WHOLE_AFTER);
+            }
+            Phase::End(until) => {
+                let nodes = || self.servers.iter().filter_map(Server::node);
+                nodes().for_each(|node| node.service().master().log().check_invariants());
+                let sessions = nodes().map(|node| node.endpoint().client_sessions()).max();
+                let sessions = sessions.unwrap_or(0);
+                if sessions <= self.servers.len() + SPARE_SESSIONS {
+                    return Ok(true);
                 }
-                return Ok(true);
+                if self.now >= until {
+                    return Err(format!(
+                        "undisturbed, and yet a server has {sessions} sessions with others"
+                    ));
+                }
+                self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
             }
             _ => {}
         }
