@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_wire::index::OWN_KEYS;
-use sprat_wire::op::{Answer, BatchItems, Items, Records};
+use sprat_wire::op::{Answer, BatchItems, Items, Records, WatchPage};
 use sprat_wire::order::RangePage;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,6 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(page.last.is_none_or(|last| last.len() <= answer.body.len()));
             page.rows();
         }
+    }
+    if let Some(page) = WatchPage::parse(&answer) {
+        assert!(page.range.first <= page.range.last);
+        assert_eq!(page.present.len() + page.removed.len(), answer.count as usize);
     }
     let mut tables = Records::new(answer.body);
     while !tables.is_done() && tables.table().is_some() {}

@@ -220,3 +220,34 @@ impl TimeRecords {
         entry.expires != NEVER && entry.expires <= recorded
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_client::TableOptions;
+    use sprat_wire::value::ValueType;
+
+    #[test]
+    fn what_an_earlier_owner_left_does_not_count() {
+        let mut catalog = Catalog::open(MetadataMemory::default(), 1).expect("an empty one");
+        let servers = ["a", "b"].map(|locator| catalog.enlist(0, (locator, ""), 2).expect("room"));
+        let table = catalog.create("t", TableOptions::of(1), &servers[..1]).expect("room").id;
+        let entry = |version| Entry {
+            kind: Kind::Object,
+            successor: false,
+            table,
+            version,
+            key: b"key",
+            value: b"",
+            value_type: ValueType::Bytes,
+            expires: NEVER,
+        };
+        let mut owned = Owned::new(&catalog, servers[0]);
+        assert!(owned.has(1, &entry(1)), "it had the table from the beginning");
+        assert!(!Owned::new(&catalog, servers[1]).has(1, &entry(1)));
+        // The table has left, and came back when segment 7 was the head.
+        owned.tablets[0].since = 7;
+        assert!(!owned.has(6, &entry(1)));
+        assert!(owned.has(7, &entry(2)));
+    }
+}

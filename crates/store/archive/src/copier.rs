@@ -571,3 +571,71 @@ impl ServerCopy {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_client::TableOptions;
+
+    /// Runs a copy of two servers with empty logs. `version` returns the version of the catalog, by
+    /// how often it was asked for; `holds` says whether the servers have held answers back until
+    /// the release, by the number of cuts before. Returns the result, and how often the logs were
+    /// cut.
+    fn copy(
+        version: impl Fn(usize) -> u64,
+        holds: impl Fn(usize) -> bool,
+    ) -> (Result<Copied, Error>, usize) {
+        let mut catalog = Catalog::open(MetadataMemory::default(), 1).expect("an empty one");
+        let servers = ["a", "b"].map(|locator| catalog.enlist(0, (locator, ""), 2).expect("room"));
+        catalog.create("t", TableOptions::of(2), &servers).expect("room");
+        let bytes = catalog.copy();
+        let (mut copier, mut asked, mut cuts) = (Copier::new(BTreeMap::new(), 1), 0, 0);
+        for now in (0..).map(Nanos) {
+            while let Some((tag, question)) = copier.question(now, true) {
+                let mut found = true;
+                let reply = match question {
+                    Question::Catalog => {
+                        asked += 1;
+                        Reply::Catalog(version(asked), bytes.clone())
+                    }
+                    Question::Log(_, question) => {
+                        cuts += usize::from(matches!(question, LogQuestion::Cut));
+                        if matches!(question, LogQuestion::Release(..)) {
+                            found = holds(cuts / servers.len());
+                        }
+                        let (more, number, bytes) = (false, 1, Vec::new());
+                        Reply::Piece(CopiedPiece { found, more, number, bytes })
+                    }
+                };
+                copier.answer(now, tag, Ok(reply));
+            }
+            if let Some(result) = copier.take_result() {
+                return (result, cuts / servers.len());
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    #[test]
+    fn a_cut_counts_if_nothing_has_moved_and_all_servers_held_answers_back() {
+        let (copied, cuts) = copy(|_| 5, |_| true);
+        assert_eq!((copied.expect("a copy").servers.len(), cuts), (2, 1));
+        // The catalog changes after the first cut. It is read before that, at its begin, and after.
+        let (copied, cuts) = copy(|asked| if asked < 3 { 5 } else { 6 }, |_| true);
+        assert_eq!((copied.expect("a copy").servers.len(), cuts), (2, 2));
+        // It changes before the first cut: that is none.
+        let (copied, cuts) = copy(|asked| if asked < 2 { 5 } else { 6 }, |_| true);
+        assert_eq!((copied.expect("a copy").servers.len(), cuts), (2, 1));
+        let (copied, cuts) = copy(|_| 5, |cut| cut > 3);
+        assert_eq!((copied.expect("a copy").servers.len(), cuts), (2, 4));
+    }
+
+    #[test]
+    fn cuts_end_at_a_limit() {
+        let (refused, cuts) = copy(|_| 5, |_| false);
+        assert!(matches!(refused, Err(Error::NoCut(_))), "{refused:?}");
+        assert_eq!(cuts, CUTS);
+        let (refused, _) = copy(|asked| asked as u64, |_| true);
+        assert!(matches!(refused, Err(Error::NoCut(_))), "{refused:?}");
+    }
+}

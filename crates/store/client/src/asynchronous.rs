@@ -12,14 +12,16 @@ use crate::operations::{
 use crate::transaction::{
     AsyncTransaction, BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, backoff,
 };
-use crate::types::{CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, list};
+use crate::types::{
+    CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, TabletChanges, list,
+};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::expiry::Ttl;
 use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
     Answer, ClusterSeen, Condition, CopyStep, Records, Request, ServerRecord, Status, TableOptions,
-    TableRecord,
+    TableRecord, WatchCursor,
 };
 use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;

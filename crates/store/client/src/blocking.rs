@@ -11,7 +11,9 @@ use crate::operations::{
 use crate::transaction::{
     BatchResults, Commit, TRANSACTION_ATTEMPTS, Touches, Transaction, backoff,
 };
-use crate::types::{CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, list};
+use crate::types::{
+    CopiedPiece, Counter, KeyPage, Object, Page, Table, TableStats, TabletChanges, list,
+};
 use sprat_host::random;
 use sprat_key::Identity;
 use sprat_net::{Idle, Locator, Locators, Mode, Nanos, Policy};
@@ -19,7 +21,7 @@ use sprat_wire::expiry::Ttl;
 use sprat_wire::index::{IndexDefinition, new_index};
 use sprat_wire::op::{
     Answer, ClusterSeen, Condition, CopyStep, Records, Request, ServerRecord, Status, TableOptions,
-    TableRecord,
+    TableRecord, WatchCursor,
 };
 use sprat_wire::order::RangeQuery;
 use sprat_wire::tablet::Range;

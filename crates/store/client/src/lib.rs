@@ -4,6 +4,7 @@
 //!   waits ([`Options::waiting`]); or many calls at once with [`Client::submit`] and
 //!   [`Client::wait`].
 //! - [`AsyncClient`]: futures for any executor; a thread of the client does the waiting.
+//! - [`Watch`]: the changes of a table, for either.
 //! - [`Core`]: the basis of both, without clock or thread, for load generators and the simulator.
 //!
 //! ```no_run
@@ -33,6 +34,7 @@ mod session;
 mod target;
 mod transaction;
 mod types;
+mod watch;
 
 pub use asynchronous::{AsyncClient, Call, thread_waker};
 pub use batch::{BATCH_WINDOW, Batch, BatchResult};
@@ -50,9 +52,15 @@ pub use sprat_wire::expiry::{Ttl, TtlError};
 pub use sprat_wire::index::{
     Field, FieldSource, IndexDefinition, IndexError, OrderStats, split_index_keys, with_index_keys,
 };
-pub use sprat_wire::op::{Condition, CopyStep, ServerRecord, TableOptions, TableRecord, WhenFull};
+pub use sprat_wire::op::{
+    Condition, CopyStep, ServerRecord, TableOptions, TableRecord, WATCH_WAIT, WatchCursor, WhenFull,
+};
+pub use sprat_wire::tablet::Range;
 pub use sprat_wire::transaction::TransactionAction;
 pub use sprat_wire::value::{IncrementError, Number, ValueType};
 pub use target::ServerHandle;
 pub use transaction::{AsyncTransaction, TRANSACTION_ATTEMPTS, Transaction};
-pub use types::{CopiedPiece, Counter, KeyPage, Object, Page, Row, Table, TableStats};
+pub use types::{
+    CopiedPiece, Counter, KeyPage, Object, Page, Row, Table, TableStats, TabletChanges,
+};
+pub use watch::{Change, Watch, WatchFrom, WatchQuestion, WatchReply, Watcher};

@@ -320,6 +320,20 @@ macro_rules! operations {
                 )
             }
 
+            /// Returns what has changed in the tablet of a table that has this position, after
+            /// `from`; waits up to [`WATCH_WAIT`] for a change. A
+            /// [`Watch`](crate::Watch) does this for all tablets.
+            ///
+            /// # Errors
+            /// [`Error`] when the table was dropped, this client has no right to read it, or no
+            /// answer arrives in time.
+            fn watch_tablet(table: Table, position: u64, from: WatchCursor) -> TabletChanges {
+                Operation::new(
+                    Request::Watch { table: table.0, position, from: &from },
+                    TabletChanges::of,
+                )
+            }
+
             /// Counts the objects of a table and their bytes: the sum of what its servers report.
             /// While a tablet moves between servers, its objects may be counted twice or not at
             /// all.

@@ -3,8 +3,9 @@
 use crate::keys::Keys;
 use sprat_wire::expiry::Ttl;
 use sprat_wire::index::OrderStats;
-use sprat_wire::op::{Answer, CopySegment, Item, Items, Records, Status, push_counter};
+use sprat_wire::op::{Answer, CopySegment, Item, Items, Records, Status, WatchPage, push_counter};
 use sprat_wire::order::RangePage;
+use sprat_wire::tablet::Range;
 use sprat_wire::value::{Number, ValueType};
 use zerocopy::FromBytes as _;
 
@@ -96,6 +97,41 @@ pub struct TableStats {
     pub orders: Vec<OrderStats>,
 }
 
+/// What has changed in a tablet, as [`watch_tablet`](crate::AsyncClient::watch_tablet) returns it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TabletChanges {
+    /// The feed that the changes are of.
+    pub feed: u64,
+    /// Whether they go on from where the client was; otherwise it must list the tablet's objects.
+    pub continues: bool,
+    /// The number of the first change that is not among these.
+    pub next: u64,
+    /// The positions of the tablet.
+    pub range: Range,
+    /// The seed of positions.
+    pub seed: u64,
+    /// Objects that have changed and exist.
+    pub present: Vec<Row>,
+    /// Keys of objects that were removed.
+    pub removed: Vec<Vec<u8>>,
+}
+
+impl TabletChanges {
+    pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
+        let WatchPage { feed, continues, next, range, seed, present, removed } =
+            WatchPage::parse(answer)?;
+        Some(Self {
+            feed,
+            continues,
+            next,
+            range,
+            seed,
+            present: present.into_iter().map(row).collect(),
+            removed: removed.into_iter().map(|item| item.key.to_vec()).collect(),
+        })
+    }
+}
+
 /// What a server returns for a step of a copy of its log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CopiedPiece {
@@ -150,14 +186,17 @@ impl KeyPage {
 }
 
 fn rows(items: Items<'_>) -> Option<Vec<Row>> {
-    let row = |item: Item<'_>| Row {
+    items.map(|item| item.map(row)).collect()
+}
+
+fn row(item: Item<'_>) -> Row {
+    Row {
         key: item.key.to_vec(),
         version: item.version,
         value: item.value.to_vec(),
         value_type: item.value_type,
         ttl: item.ttl,
-    };
-    items.map(|item| item.map(row)).collect()
+    }
 }
 
 impl TableStats {

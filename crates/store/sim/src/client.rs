@@ -100,9 +100,7 @@ impl Errand {
         let read =
             move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
         let write = |name: ObjectName| {
-            let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
-            let value = Value::Text { id, len: MIN_TEXT };
-            Self::Call(name, Action::Write { value, condition: Condition::None })
+            Self::Call(name, Action::Write { value: Value::last(name), condition: Condition::None })
         };
         read().chain(names().map(write)).chain(read())
     }

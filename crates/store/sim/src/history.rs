@@ -82,6 +82,13 @@ impl Value {
         }
     }
 
+    /// Returns the value that is written to an object at the end of a history.
+    #[must_use]
+    pub fn last(name: ObjectName) -> Self {
+        let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
+        Self::Text { id, len: MIN_TEXT }
+    }
+
     /// Returns what the indexes of the simulated tables find in values: a number in texts of at
     /// least 16 bytes, which is as good as random.
     #[must_use]
@@ -246,6 +253,8 @@ pub enum Span {
     Keys(Bound<Vec<u8>>, Bound<Vec<u8>>),
     /// Those of an index between two of its keys.
     Fields(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    /// These keys: a page of changes, not of a scan.
+    These(Vec<Vec<u8>>),
 }
 
 /// One page of a scan.

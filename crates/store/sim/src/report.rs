@@ -25,6 +25,8 @@ pub struct Summary {
     pub pages: u64,
     /// Number of backups of a cluster.
     pub backups: u64,
+    /// Number of changes that watches of a cluster's tables reported.
+    pub reports: u64,
     /// Number of crashes of servers. With a single server, crashes because a start failed or
     /// because its disk failed count too; in a cluster only injected crashes count.
     pub crashes: u64,
@@ -76,6 +78,7 @@ impl AddAssign for Summary {
         self.committed += other.committed;
         self.pages += other.pages;
         self.backups += other.backups;
+        self.reports += other.reports;
         self.crashes += other.crashes;
         self.stops += other.stops;
         self.takeovers += other.takeovers;
@@ -136,6 +139,7 @@ impl fmt::Display for Summary {
         writeln!(f, "transactions    {transactions:>12}  {committed} committed")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "backups         {backups:>12}")?;
+        writeln!(f, "watched changes {:>12}", self.reports)?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;
         writeln!(

@@ -15,7 +15,7 @@ use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
     Answer, BackupRequest, BatchItems, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId,
-    Request, Status, TableOptions, encode_answer, push_item,
+    Request, Status, TableOptions, WatchCursor, encode_answer, push_item,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -238,6 +238,7 @@ fn a_node_checks_roles() {
             let cases = [
                 (Request::Read { table, key: b"none" }, found),
                 (Request::Scan { table, after: None }, reads),
+                (Request::Watch { table, position: 0, from: &WatchCursor::default() }, reads),
                 (Request::TableStats { table }, reads),
                 (Request::Echo { table, value: b"x" }, reads),
                 (Request::Write { table, key: b"k", value: b"v", condition, ttl: None }, writes),

@@ -15,6 +15,7 @@ mod encoding;
 mod moving;
 mod records;
 mod select;
+mod watching;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer, encode_object};
 pub use backup::{
@@ -33,6 +34,7 @@ pub use records::{
 };
 
 pub use select::{MAX_SELECTED, Selection};
+pub use watching::{FEED_IDLE, WATCH_WAIT, WatchCursor, WatchHead, WatchPage};
 
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::OPERATION_ID_BYTES;
@@ -264,6 +266,16 @@ pub enum Request<'a> {
         position: u64,
         /// The keys, and how many objects to return.
         query: RangeQuery<'a>,
+    },
+    /// To a master: return what has changed in a tablet, or wait for it. Body of the answer: a
+    /// [`WatchPage`].
+    Watch {
+        /// Table id.
+        table: u32,
+        /// A position in the tablet.
+        position: u64,
+        /// What the client has.
+        from: &'a WatchCursor,
     },
     /// To a master: count a table's objects (`number`) and bytes (body: a counter), and measure its
     /// orders (body, behind the counter: [`OrderStats`](crate::index::OrderStats)).
@@ -554,6 +566,9 @@ pub enum Malformed {
     /// An invalid step of a copy of a log.
     #[error("an invalid step of a copy of a log")]
     Copy,
+    /// What a client has of a feed is not a [`WatchCursor`].
+    #[error("the place from which to watch is malformed")]
+    Watch,
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
@@ -593,6 +608,7 @@ impl<'a> Request<'a> {
             | Self::Decide { table, .. }
             | Self::Scan { table, .. }
             | Self::ScanRange { table, .. }
+            | Self::Watch { table, .. }
             | Self::TableStats { table }
             | Self::Echo { table, .. } => Some(table),
             _ => None,
@@ -624,7 +640,12 @@ impl<'a> Request<'a> {
     pub fn position(&self, seed: u64) -> u64 {
         match (self, self.object()) {
             (_, Some((table, key))) => tablet::position(seed, table, key),
-            (Self::Decide { position, .. } | Self::ScanRange { position, .. }, _) => *position,
+            (
+                Self::Decide { position, .. }
+                | Self::ScanRange { position, .. }
+                | Self::Watch { position, .. },
+                _,
+            ) => *position,
             (Self::Scan { after: Some(after), .. }, _) => after.saturating_add(1),
             _ => 0,
         }

@@ -13,9 +13,9 @@ use sprat_wire::op::{
     Answer, Assignment, BackupRequest, BatchItems, ClusterSeen, Condition, CopyCursor, CopyStep,
     Item, Items, Load, MAX_BATCH, MAX_RESTORED_VERSION, Malformed, MoveCursor, MoveOrder,
     MoveStage, RangeBytes, Records, RecoveredPart, RecoveryOrder, ReplicaId, ReplicaRecord,
-    Request, Selection, ServerRecord, Status, TableOptions, TableRecord, TabletRecord, WhenFull,
-    encode_answer, encode_object, fits_record, push_counter, push_item, push_replica, push_server,
-    push_table, write_scan_record,
+    Request, Selection, ServerRecord, Status, TableOptions, TableRecord, TabletRecord, WatchCursor,
+    WhenFull, encode_answer, encode_object, fits_record, push_counter, push_item, push_replica,
+    push_server, push_table, write_scan_record,
 };
 use sprat_wire::order::{KeyRange, RangePage, RangeQuery};
 use sprat_wire::tablet::{Range, Tablet};
@@ -85,6 +85,7 @@ proptest! {
         let seen = ClusterSeen { cluster: client.into(), version: number.into() };
         let copied =
             CopyCursor { cut: number.into(), segment: client.into(), from: table.into() };
+        let watched = WatchCursor { feed: number.into(), next: client.into() };
         let version = sequence.min(MAX_RESTORED_VERSION);
         let cursor = MoveCursor { after: client.into(), batch: sequence.into() };
         let unmarked = OperationId { resent: false, ..id };
@@ -145,6 +146,7 @@ proptest! {
             Request::CopyLog { step: CopyStep::Release { cut: number, wanted: &[number.into()] } },
             Request::CopyLog { step: CopyStep::Read(&copied) },
             Request::CopyLog { step: CopyStep::End },
+            Request::Watch { table, position: number, from: &watched },
             Request::TableStats { table },
             Request::Echo { table, value },
             Request::ServerStats,

@@ -25,6 +25,7 @@ use crate::store::sim::SimArgs;
 use crate::store::status::StatusArgs;
 use crate::store::table::TableArgs;
 use crate::store::txn::TxnArgs;
+use crate::store::watch::WatchArgs;
 use crate::{bench, flow, meta, store};
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Txn(TxnArgs),
     /// List a table's objects.
     Scan(ScanArgs),
+    /// Print the changes of a table as they happen.
+    Watch(WatchArgs),
     /// Load files, CSV or JSON lines into a table.
     Import(ImportArgs),
     /// Write a table to files, CSV or JSON lines.
@@ -149,6 +152,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "ttl",
             "txn",
             "scan",
+            "watch",
             "import",
             "export",
             "backup",
@@ -221,6 +225,7 @@ impl Command {
             Self::Ttl(args) => store::objects::ttl(args),
             Self::Txn(args) => store::txn::txn(args),
             Self::Scan(args) => store::scan::scan(args),
+            Self::Watch(args) => store::watch::watch(args),
             Self::Table(args) => store::table::table(args),
             Self::Index(args) => store::index::index(args),
             Self::Status(args) => store::status::status(args),

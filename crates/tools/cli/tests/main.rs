@@ -36,3 +36,4 @@ mod spread;
 mod support;
 mod trouble;
 mod upload;
+mod watch;

@@ -6,6 +6,8 @@
 //! of the key's absence. A page of an index covers a range of fields: it is a read of each key, of
 //! the row's version and value, or of the fact that the object had none of these fields.
 //!
+//! Changes that a watch reports are a page of these keys: they were so when the server answered.
+//!
 //! The pages of a scan together read each key once. If these reads fit the rest of the history, the
 //! scan has returned every object that existed throughout exactly once, and no object that never
 //! existed.
@@ -44,6 +46,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             is_covered.then_some(Response::Absent)
         }
         Span::Keys(from, to) => range(from, to, &name.bytes()).then_some(Response::Absent),
+        Span::These(keys) => keys.contains(&name.bytes()).then_some(Response::Absent),
         Span::Fields(from, to) => {
             let contains = |field| range(from, to, &index_key(field, name));
             let mut first = field_of(from).unwrap_or(i64::MIN);

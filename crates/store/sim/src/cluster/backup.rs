@@ -59,6 +59,8 @@ pub(super) struct BackupClient {
     asked: BTreeMap<u64, (u64, bool)>,
     copies: Copies,
     reads: Option<Reads>,
+    /// Number of backups that follow the one under way.
+    left: u32,
     /// How the last backup ended.
     outcome: Result<(), String>,
     /// Number of backups that were made.
@@ -115,17 +117,26 @@ impl BackupClient {
             asked: BTreeMap::new(),
             copies: Copies::default(),
             reads: None,
+            left: 0,
             outcome: Ok(()),
             made: 0,
         }
     }
 
-    /// Begins a backup, unless one is under way. The client dies at `dies_at`.
-    pub(super) fn begin(&mut self, dies_at: Nanos) {
+    /// Begins `count` backups, one after the other, unless one is under way. The client dies at
+    /// `dies_at`.
+    pub(super) fn begin(&mut self, count: u32, dies_at: Nanos) {
         if self.copier.is_none() {
+            (self.left, self.dies_at) = (count, dies_at);
+            self.begin_next();
+        }
+    }
+
+    fn begin_next(&mut self) {
+        if self.left > 0 {
+            self.left -= 1;
             let known = self.copies.0.iter().map(|(id, (file, _))| (*id, file.clone()));
             self.copier = Some(Copier::new(known.collect(), RATE));
-            self.dies_at = dies_at;
         }
     }
 
@@ -195,6 +206,10 @@ impl BackupClient {
         self.give_up_reads(now, shared);
         self.asked.clear();
         self.made += u64::from(outcome.is_ok());
+        match outcome.is_ok() {
+            true => self.begin_next(),
+            false => self.left = 0,
+        }
         self.outcome = outcome;
     }
 

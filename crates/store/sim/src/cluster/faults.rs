@@ -85,8 +85,8 @@ pub enum Fault {
     /// An administrator makes an index of a table, given by its index modulo their number, or, if
     /// the table has one, drops it if the flag is set.
     Index(usize, bool),
-    /// An administrator makes a backup. If there is a time, the client that makes it dies after
-    /// that time.
+    /// An administrator makes some backups. If there is a time, the client that makes them dies
+    /// after that time.
     Backup(Option<Duration>),
     /// An administrator drains a server of its tablets, or, if the flag is false, undoes that.
     Drain(usize, bool),

@@ -8,6 +8,7 @@ mod etcd;
 mod faults;
 mod server;
 mod settings;
+mod watch;
 mod world;
 
 /// Number of replicas of each log.

@@ -11,6 +11,7 @@ use super::etcd::{Etcd, Rows, Shared as Register};
 use super::faults::{self, Fault};
 use super::server::Server;
 use super::settings::Settings;
+use super::watch::WatchClient;
 use crate::check;
 use crate::client::{Client, ClientContext, TRANSPORT};
 use crate::faults::{NetworkConditions, policy};
@@ -78,6 +79,7 @@ pub struct World {
     edition: u64,
     refresh_at: Nanos,
     backup: BackupClient,
+    watch: WatchClient,
     faults: VecDeque<(Nanos, Fault)>,
     cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
     history: History,
@@ -116,10 +118,15 @@ const RACKS: usize = 2;
 /// Numbers of tablets for new tables; zero means as many as there are servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
-/// First ports: of the administrator, of the client that makes backups, of coordinators and their elections, of servers' nodes and
+/// Number of backups that are made one after the other. They take little, since each copies only
+/// what the one before has not, and few of them cut the logs while a transaction is under way.
+const BACKUPS: u32 = 10;
+
+/// First ports: of the administrator, of the clients that make backups and watch a table, of coordinators and their elections, of servers' nodes and
 /// their sessions, and of clients.
 const ADMIN: u16 = 2;
 const BACKUP: u16 = 3;
+const WATCH: u16 = 4;
 const COORDINATORS: u16 = 10;
 const ELECTIONS: u16 = 20;
 const NODES: u16 = 100;
@@ -199,6 +206,8 @@ impl World {
         let number = settings.work.clients;
         let seed = random.draw();
         let backup = BackupClient::new(&hub, number, address(BACKUP), &coordinator, seed);
+        let number = number + 1;
+        let watch = WatchClient::new(&hub, number, address(WATCH), &coordinator, &mut random);
         let mut history = History::default();
         history.clocks_differ = settings.is_beyond();
         Self {
@@ -224,6 +233,7 @@ impl World {
             edition: 0,
             refresh_at: Nanos::NEVER,
             backup,
+            watch,
             faults,
             cuts: Vec::new(),
             history,
@@ -259,6 +269,7 @@ impl World {
         }
         (0..self.servers.len()).for_each(|index| self.count(index));
         self.summary.backups = self.backup.made;
+        self.summary.reports = self.watch.changes;
         let checked = check::check(&self.history, HASH_SEED, self.settings.work.keys)
             .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
@@ -336,6 +347,14 @@ impl World {
                     wakes.clients[index] = client.wake(work);
                 }
             }
+            // With clocks that drift further than leases allow, what a server shows may be stale.
+            let watch = &mut self.watch;
+            let is_due = watch.wake() <= *now
+                || watch.lacks(edition)
+                || self.hub.waiting(address(WATCH)) > 0;
+            if is_due && !settings.is_beyond() {
+                watch.step(*now, &mut shared);
+            }
         }
         self.run_backup();
         match self.nonsense.take() {
@@ -366,7 +385,7 @@ impl World {
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .chain(self.servers.iter().filter_map(|server| server.disk_faulty_until))
-            .fold(admin.min(self.backup.wake()), Nanos::min);
+            .fold(admin.min(self.backup.wake()).min(self.watch.wake()), Nanos::min);
         if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
             return Err(format!("no progress in phase {:?}", self.phase));
@@ -646,7 +665,7 @@ impl World {
             Fault::Backup(_) if self.settings.is_beyond() => {}
             Fault::Backup(dies_after) => {
                 let dies_at = dies_after.map_or(Nanos::NEVER, |dies_after| self.now + dies_after);
-                self.backup.begin(dies_at);
+                self.backup.begin(BACKUPS, dies_at);
             }
             Fault::Drain(server, drain) => self
                 .send_to_coordinator(&Request::Drain { server: self.servers[server].id(), drain }),

@@ -598,6 +598,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::TableStats { .. }
             | Request::Echo { .. }
             | Request::CopyLog { .. }
+            | Request::Watch { .. }
             | Request::Collect { .. }
             | Request::Backup(_) => answer_text(
                 &mut self.bodies,

@@ -94,6 +94,9 @@ impl<D: Disk> Master<D> {
         match removed {
             Ok(removed) => {
                 self.counts.expired += u64::from(removed);
+                if removed && !self.feeds.are_none() {
+                    self.feeds.note(&self.log, table, key);
+                }
                 Ok(())
             }
             Err(_) => {
@@ -138,6 +141,7 @@ impl<D: Disk> Master<D> {
         for (table, key) in self.log.take_evicted() {
             self.counts.evicted += 1;
             self.migration_sources.note_evicted(&self.log, table, &key);
+            self.feeds.note(&self.log, table, &key);
         }
     }
 
@@ -161,6 +165,7 @@ impl<D: Disk> Master<D> {
             let stays = self.log.has_prepared() && self.log.is_locked(table, due.key, true)
                 || self.is_recovered(table, due.key);
             let before = self.log.position();
+            let key = (!self.feeds.are_none()).then(|| due.key.to_vec());
             let removed = match stays {
                 true => Ok(false),
                 false => self
@@ -169,7 +174,12 @@ impl<D: Disk> Master<D> {
             };
             self.note_expired(before, table);
             match removed {
-                Ok(true) => self.counts.expired += 1,
+                Ok(true) => {
+                    self.counts.expired += 1;
+                    if let Some(key) = key {
+                        self.feeds.note(&self.log, table, &key);
+                    }
+                }
                 Ok(false) | Err(_) => {
                     self.expiry_clock.pause = now + PAUSE;
                     break;

@@ -4,9 +4,11 @@
 mod batch;
 mod body;
 mod copying;
+mod counter_requests;
 mod deciding;
 mod durable;
 mod expiry;
+mod feeds;
 mod inbox;
 mod loads;
 mod operations;
@@ -18,7 +20,6 @@ mod stats;
 mod timing;
 mod transactions;
 mod waiting;
-mod watchers;
 
 pub use body::{MAX_PINS, MasterBody};
 pub use inbox::{Command, Inbox, MasterAssignment, Outbox, RecoveryResult, inbox};
@@ -33,9 +34,11 @@ use crate::node::{Caller, Service};
 use crate::replication::{Outlook, Replicator};
 use body::HeldBodies;
 use copying::LogCopies;
+use counter_requests::CounterRequests;
 use deciding::OwnDecisions;
 use durable::Durable;
 use expiry::ExpiryClock;
+use feeds::Feeds;
 use loads::{Loads, RequestCounts};
 use pace::Pace;
 use recoveries::Recoveries;
@@ -55,7 +58,6 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 use timing::{Mark, Timing};
 use waiting::Waiting;
-use watchers::Watchers;
 
 /// The largest number of cleaner slices that one call of [`Service::work_idle`] runs.
 const IDLE_SLICES: usize = 4;
@@ -137,7 +139,8 @@ pub struct Master<D: Disk> {
     needed: Option<NeededReplicas>,
     inbox: Inbox,
     waiting: Waiting,
-    watchers: Watchers,
+    counter_requests: CounterRequests,
+    feeds: Feeds,
     held: HeldBodies,
     prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
     access_rules: AccessRules,
@@ -201,7 +204,8 @@ impl<D: Disk> Master<D> {
             needed: None,
             inbox,
             waiting: Waiting::default(),
-            watchers: Watchers::default(),
+            counter_requests: CounterRequests::default(),
+            feeds: Feeds::default(),
             held: HeldBodies::default(),
             prefetch_queue: PrefetchQueue::default(),
             access_rules: AccessRules::default(),
@@ -444,6 +448,7 @@ impl<D: Disk> Master<D> {
         let here = tablets.iter().copied().chain(arriving);
         let evictable = here.filter(|tablet| evicting.contains(&tablet.table));
         self.log.set_evictable(evictable.collect());
+        self.feeds.assign(&tablets);
         self.log.set_orders(&sort_orders);
         let before =
             |tablet| served_before.binary_search(tablet).ok().map(|at| self.served.requests[at]);
@@ -475,7 +480,7 @@ impl<D: Disk> Master<D> {
                 }
             }
             Command::Located(table, addresses) => self.resolver.located(table, addresses),
-            Command::Stats(reply) => self.watchers.add_command(reply),
+            Command::Stats(reply) => self.counter_requests.add_command(reply),
         }
     }
 }
@@ -571,6 +576,7 @@ impl<D: Disk> Service for Master<D> {
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
         worked |= self.copies.poll(now, &mut self.log);
+        worked |= self.poll_feeds(now);
         worked |= self.log.order_step();
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
         if self.stopped.is_none() {
@@ -583,7 +589,7 @@ impl<D: Disk> Service for Master<D> {
     }
 
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<MasterBody>)> {
-        if let Some(answered) = self.watchers.take() {
+        if let Some(answered) = self.counter_requests.take().or_else(|| self.feeds.take()) {
             return Some(answered);
         }
         if let Some(waiter) =
@@ -628,6 +634,7 @@ impl<D: Disk> Service for Master<D> {
             self.decisions_deadline(),
             self.expiry_deadline().filter(|_| self.stopped.is_none()),
             self.copies.next_deadline(),
+            self.feeds.next_deadline(),
             loads,
         ];
         deadlines.into_iter().flatten().min()
@@ -656,7 +663,7 @@ impl<D: Disk> Service for Master<D> {
 
     #[inline]
     fn wants_network_figures(&self) -> bool {
-        self.watchers.are_waiting()
+        self.counter_requests.are_waiting()
     }
 
     fn network_figures(&mut self, network: Vec<Figure>) {
@@ -664,7 +671,7 @@ impl<D: Disk> Service for Master<D> {
             self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
         self.recoveries.figures(&mut figures);
         figures.extend(network);
-        self.watchers.answer_all(
+        self.counter_requests.answer_all(
             &figures,
             self.served.version,
             &mut self.held,

@@ -103,7 +103,7 @@ impl<D: Disk> Master<D> {
                 if id.requester().role() == Some(Role::Client) {
                     return denied();
                 }
-                return if self.watchers.add_request(id) {
+                return if self.counter_requests.add_request(id) {
                     Outcome::Pending
                 } else {
                     Outcome::Retry(BUSY_MICROS)
@@ -203,6 +203,7 @@ impl<D: Disk> Master<D> {
             }
             Request::Scan { after, .. } => self.scan(id, tablet, after),
             Request::ScanRange { query, .. } => self.scan_range(id, table, &query),
+            Request::Watch { from, .. } => self.watch(now, id, tablet, from),
             Request::TableStats { .. } => self.table_stats(id, table),
             Request::Echo { value, .. } => self.echo(id, value),
             _ => unreachable!("answered above"),
@@ -487,10 +488,13 @@ impl<D: Disk> Master<D> {
         Ok(written.version)
     }
 
-    /// Records a change of an object or of a completion, for the server to which the object's
-    /// tablet is moving, if it is moving.
+    /// Records a change of an object or of a completion, for clients that watch the object's tablet,
+    /// and for the server to which it is moving, if it is moving.
     #[inline]
     fn note_change(&mut self, change: &Change<'_>, key: &[u8]) {
+        if !self.feeds.are_none() {
+            self.feeds.note(&self.log, change.table, key);
+        }
         if !self.migration_sources.is_empty() {
             self.migration_sources.note(&self.log, change.table, key, change.operation);
         }

@@ -12,6 +12,7 @@ pub(super) struct Counts {
     pub(super) increments: u64,
     pub(super) ttls: u64,
     pub(super) scans: u64,
+    pub(super) watches: u64,
     pub(super) batches: u64,
     pub(super) prepares: u64,
     pub(super) commits: u64,
@@ -31,10 +32,16 @@ impl<D: Disk> Master<D> {
     /// are timed, their times are counted afresh after this call.
     pub fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let Counts { reads, writes, removes, increments, scans, conflicts, .. } = self.counts;
-        let Counts { batches, repeated, malformed, turned_away, memory_full, .. } = self.counts;
+        let Counts { batches, watches, repeated, malformed, turned_away, memory_full, .. } =
+            self.counts;
         let Counts { ttls, prepares, commits, aborts, locked, expired, evicted, .. } = self.counts;
         let log = self.log.stats();
-        let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
+        let shares = [
+            self.waiting.shares(),
+            self.held.pinned(),
+            self.held.made.shares(),
+            self.feeds.shares(),
+        ];
         let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
         let mut counters = vec![
             ("reads_total", reads),
@@ -43,6 +50,7 @@ impl<D: Disk> Master<D> {
             ("increments_total", increments),
             ("ttls_set_total", ttls),
             ("scans_total", scans),
+            ("watches_total", watches),
             ("batches_total", batches),
             ("prepares_total", prepares),
             ("commits_total", commits),
@@ -59,6 +67,7 @@ impl<D: Disk> Master<D> {
             ("writes_stopped", u64::from(self.stopped.is_some())),
             ("answers_waiting", self.waiting.shares().taken() as u64),
             ("values_pinned", self.held.pinned().taken() as u64),
+            ("watches_waiting", self.feeds.shares().taken() as u64),
             ("answers_made", self.held.made.shares().taken() as u64),
             ("shares_refused_total", shares.iter().map(|shares| shares.refused()).sum()),
             ("shares_scarce", shares.iter().any(|shares| shares.are_scarce()).into()),

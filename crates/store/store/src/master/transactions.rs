@@ -170,7 +170,7 @@ impl<D: Disk> Master<D> {
     /// Returns the key of the object of a prepared operation, for
     /// [`note_operation`](Self::note_operation); an empty one if that does nothing.
     fn key_to_note(&self, participant: &Participant) -> Vec<u8> {
-        if self.migration_sources.is_empty() {
+        if self.migration_sources.is_empty() && self.feeds.are_none() {
             return Vec::new();
         }
         self.log.locked_key(participant).expect("it is prepared").to_vec()
@@ -180,6 +180,11 @@ impl<D: Disk> Master<D> {
     /// object's tablet is moving, if it is moving: the completion and, given the object's key, the
     /// object and the prepared entry.
     fn note_operation(&mut self, participant: &Participant, key: Option<&[u8]>) {
+        if let Some(key) = key
+            && !self.feeds.are_none()
+        {
+            self.feeds.note(&self.log, participant.table, key);
+        }
         if self.migration_sources.is_empty() {
             return;
         }

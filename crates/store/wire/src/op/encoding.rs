@@ -4,7 +4,8 @@
 use super::{
     BackupRequest, BatchItems, ClusterSeen, Condition, CopyStep, Load, MAX_LOADS,
     MAX_RESTORED_VERSION, Malformed, MoveCursor, MoveStage, REQUEST_BYTES, RangeBytes,
-    RecoveredPart, Request, RequestHeader, TableOptions, WITH_ID, WITH_TTL, WhenFull, backup,
+    RecoveredPart, Request, RequestHeader, TableOptions, WITH_ID, WITH_TTL, WatchCursor, WhenFull,
+    backup,
 };
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::index::parse_new_index;
@@ -34,6 +35,7 @@ const SET_TTL: u8 = 14;
 const SCAN_RANGE: u8 = 15;
 const RESTORE: u8 = 16;
 const COPY_LOG: u8 = 17;
+const WATCH: u8 = 18;
 const CREATE_TABLE: u8 = 32;
 const DROP_TABLE: u8 = 33;
 const FIND_TABLE: u8 = 34;
@@ -115,6 +117,9 @@ impl<'a> Request<'a> {
             Self::CopyLog { step } => {
                 let (code, number, bytes) = step.parts();
                 (COPY_LOG, code, 0, number, NOTHING, bytes)
+            }
+            Self::Watch { table, position, from } => {
+                (WATCH, 0, table, position, NOTHING, from.as_bytes())
             }
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
@@ -249,7 +254,7 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=RESTORE | LOCATE_TABLE)
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | PREPARE..=RESTORE | WATCH | LOCATE_TABLE)
             && table_of(table) != table
         {
             return Err(Malformed::Table(table));
@@ -266,6 +271,7 @@ impl<'a> Request<'a> {
                 | SCAN_RANGE
                 | RESTORE
                 | COPY_LOG
+                | WATCH
                 | CREATE_INDEX
                 | DROP_INDEX
         );
@@ -344,6 +350,10 @@ impl<'a> Request<'a> {
             COPY_LOG => {
                 let step = CopyStep::of(header.condition, argument, value);
                 keyless(Self::CopyLog { step: step.ok_or(Malformed::Copy)? })
+            }
+            WATCH => {
+                let from = WatchCursor::ref_from_bytes(value).map_err(|_| Malformed::Watch)?;
+                keyless(Self::Watch { table, position: argument, from })
             }
             BATCH => keyless(Self::Batch { items: BatchItems::parse(value)? }),
             TABLE_STATS => keyless(Self::TableStats { table }),

@@ -15,3 +15,4 @@ pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod txn;
+pub(crate) mod watch;

@@ -38,8 +38,8 @@ pub(super) enum Phase {
     /// A client reads everything, writes everything once more, and reads it again. The number is
     /// that of the first of these calls.
     Last(usize),
-    /// Every server must have closed its sessions for work that has ended, at this time at the
-    /// latest.
+    /// Every server must have closed its sessions for work that has ended, and the watch must have
+    /// reported everything, at this time at the latest.
     End(Nanos),
 }
 
@@ -108,7 +108,7 @@ impl World {
                 self.refresh_at = self.now;
                 self.refresh_tables();
                 if !self.settings.is_beyond() {
-                    self.backup.begin(Nanos::NEVER);
+                    self.backup.begin(1, Nanos::NEVER);
                 }
                 self.phase = Phase::Backup;
             }
@@ -134,13 +134,20 @@ impl World {
                 nodes().for_each(|node| node.service().master().log().check_invariants());
                 let sessions = nodes().map(|node| node.endpoint().client_sessions()).max();
                 let sessions = sessions.unwrap_or(0);
-                if sessions <= self.servers.len() + SPARE_SESSIONS {
-                    return Ok(true);
-                }
-                if self.now >= until {
-                    return Err(format!(
-                        "undisturbed, and yet a server has {sessions} sessions with others"
-                    ));
+                let has_closed = match sessions <= self.servers.len() + SPARE_SESSIONS {
+                    true => Ok(()),
+                    false => Err(format!("a server has {sessions} sessions with others")),
+                };
+                let is_watched = match self.settings.is_beyond() {
+                    true => Ok(()),
+                    false => self.watch.is_complete(self.settings.work.keys, &self.history),
+                };
+                match has_closed.and(is_watched) {
+                    Ok(()) => return Ok(true),
+                    Err(what) if self.now >= until => {
+                        return Err(format!("undisturbed, and yet {what}"));
+                    }
+                    Err(_) => {}
                 }
                 self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
             }

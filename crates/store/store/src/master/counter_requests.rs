@@ -10,20 +10,20 @@ use std::sync::mpsc::Sender;
 
 /// The largest number of requests that wait in one iteration. The master asks further ones to
 /// retry.
-pub(super) const MAX_WATCHERS: usize = 64;
+pub(super) const MAX_REQUESTS: usize = 64;
 
 /// The waiting requests, and the replies that are ready.
 #[derive(Default)]
-pub(super) struct Watchers {
+pub(super) struct CounterRequests {
     requests: Vec<RequestId>,
     commands: Vec<Sender<Vec<Figure>>>,
     answers: Vec<(RequestId, Outcome<MasterBody>)>,
 }
 
-impl Watchers {
+impl CounterRequests {
     /// Queues a request; returns false when there are too many.
     pub(super) fn add_request(&mut self, id: RequestId) -> bool {
-        let room = self.requests.len() < MAX_WATCHERS;
+        let room = self.requests.len() < MAX_REQUESTS;
         if room {
             self.requests.push(id);
         }
