@@ -288,13 +288,17 @@ impl<D: Disk> Master<D> {
                     break;
                 }
                 until += 1;
-                // If the object is not as the note says, or not durable, a later note shows it.
+                // If the object is not as the note says, or not durable, a later note shows it. So
+                // does the end of a transaction that has locked it, which may be committed already.
                 let found = log.find(tablet.table, &note.key);
                 let is_shown = match found {
                     Some(found) => !note.is_gone && log.is_durable(found),
                     None => note.is_gone,
                 };
-                if !is_shown || !seen.insert(&note.key) {
+                if !is_shown
+                    || log.is_locked(tablet.table, &note.key, false)
+                    || !seen.insert(&note.key)
+                {
                     continue;
                 }
                 match found.map(|found| log.entry(found)).filter(|entry| !log.is_expired(entry)) {

@@ -39,8 +39,9 @@ pub(super) enum Phase {
     /// that of the first of these calls.
     Last(usize),
     /// Every server must have closed its sessions for work that has ended, and the watch must have
-    /// reported everything, at this time at the latest.
-    End(Nanos),
+    /// reported everything. They are checked at the first of these times, and must be so at the
+    /// second.
+    End(Nanos, Nanos),
 }
 
 impl World {
@@ -127,9 +128,9 @@ impl World {
                 if self.settings.is_beyond() {
                     self.history.forgive(first);
                 }
-                self.phase = Phase::End(self.now + WHOLE_AFTER);
+                self.phase = Phase::End(self.now, self.now + WHOLE_AFTER);
             }
-            Phase::End(until) => {
+            Phase::End(check_at, until) if check_at <= self.now => {
                 let nodes = || self.servers.iter().filter_map(Server::node);
                 nodes().for_each(|node| node.service().master().log().check_invariants());
                 let sessions = nodes().map(|node| node.endpoint().client_sessions()).max();
@@ -149,7 +150,9 @@ impl World {
                     }
                     Err(_) => {}
                 }
-                self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
+                let check_at = self.now + CHECK_INTERVAL;
+                self.phase = Phase::End(check_at, until);
+                self.refresh_at = self.refresh_at.min(check_at);
             }
             _ => {}
         }
