@@ -29,9 +29,8 @@ pub(super) struct RangeScan {
     deadline: Nanos,
     /// The bytes of the [`RangeQuery`].
     query: Vec<u8>,
-    /// The requests that are not answered yet: their numbers, and their positions. Two requests may
-    /// come to the same server, if tablets move to it meanwhile, and then be answered with different
-    /// pages.
+    /// The requests that are not answered yet: their numbers, and their positions. If tablets move
+    /// meanwhile, two requests may come to the same server, and be answered with different pages.
     asked: Vec<(u64, u64)>,
     pages: Vec<OwnAnswer>,
     covered: Vec<Range>,

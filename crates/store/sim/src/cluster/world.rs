@@ -120,10 +120,10 @@ const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
 /// Number of backups that are made one after the other. They take little, since each copies only
 /// what the one before has not, and few of them cut the logs while a transaction is under way.
-const BACKUPS: u32 = 10;
+const BACKUPS: u32 = 5;
 
-/// First ports: of the administrator, of the clients that make backups and watch a table, of coordinators and their elections, of servers' nodes and
-/// their sessions, and of clients.
+/// First ports: of the administrator, of the clients that make backups and watch a table, of
+/// coordinators and their elections, of servers' nodes and their sessions, and of clients.
 const ADMIN: u16 = 2;
 const BACKUP: u16 = 3;
 const WATCH: u16 = 4;

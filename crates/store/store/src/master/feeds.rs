@@ -331,8 +331,8 @@ impl<D: Disk> Master<D> {
         Some(Outcome::Reply(reply.with_body(MasterBody::Made(body))))
     }
 
-    /// Answers requests for which there are changes, or whose time is over, and ends feeds for which
-    /// no client asks. Returns whether there was any.
+    /// Answers requests for which there are changes, or whose time is over, and ends feeds that no
+    /// client asks for. Returns whether there was any.
     pub(super) fn poll_feeds(&mut self, now: Nanos) -> bool {
         let is_due = self.feeds.due <= now;
         if self.feeds.fresh.is_empty() && !is_due {

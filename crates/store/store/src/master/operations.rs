@@ -488,8 +488,8 @@ impl<D: Disk> Master<D> {
         Ok(written.version)
     }
 
-    /// Records a change of an object or of a completion, for clients that watch the object's tablet,
-    /// and for the server to which it is moving, if it is moving.
+    /// Records a change of an object or of a completion, for clients that watch the object's
+    /// tablet, and for the server to which it is moving, if it is moving.
     #[inline]
     fn note_change(&mut self, change: &Change<'_>, key: &[u8]) {
         if !self.feeds.are_none() {

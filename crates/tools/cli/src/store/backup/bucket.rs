@@ -1,8 +1,9 @@
 //! Backups in a bucket: `s3://BUCKET/FOLDER`.
 
-use crate::exit::INTERRUPTED;
 use crate::signals::signals;
 use anyhow::Result;
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::emulate_default_handler;
 use sprat_archive::Storage;
 use sprat_flow::copy::{Error, Options};
 use sprat_http::Cancel;
@@ -57,7 +58,7 @@ impl BucketStorage {
                 // While this thread has the mutex, the others write nothing.
                 let mut lock = sprat_host::lock(&folder.lock);
                 folder.remove_lock(&mut lock);
-                std::process::exit(INTERRUPTED.into());
+                let _ = emulate_default_handler(SIGTERM); // it ends the process
             }
         };
         std::thread::Builder::new().name("sprat-stop".into()).spawn(watch)?;
