@@ -321,8 +321,8 @@ macro_rules! operations {
             }
 
             /// Returns what has changed in the tablet of a table that has this position, after
-            /// `from`; waits up to [`WATCH_WAIT`] for a change. A
-            /// [`Watch`](crate::Watch) does this for all tablets.
+            /// `from`; waits up to [`WATCH_WAIT`](crate::WATCH_WAIT) for a
+            /// change. A [`Watch`](crate::Watch) does this for all tablets.
             ///
             /// # Errors
             /// [`Error`] when the table was dropped, this client has no right to read it, or no
