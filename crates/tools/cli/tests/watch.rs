@@ -2,15 +2,16 @@
 
 use crate::support::{ServerProcess, run, sprat};
 use serde_json::Value;
-use sprat_testing::free_port;
+use sprat_testing::{PATIENCE, free_port};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 /// A running `sprat watch`, which ends when it is dropped.
 struct WatchProcess {
     child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    lines: Receiver<String>,
 }
 
 impl WatchProcess {
@@ -18,13 +19,18 @@ impl WatchProcess {
         let mut command = sprat();
         let mut child =
             command.args(words).stdout(Stdio::piped()).spawn().expect("the binary runs");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let mut lines = stdout.lines().map_while(Result::ok);
+            while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
+        });
         Self { child, lines }
     }
 
     /// Returns the next line.
     fn line(&mut self) -> String {
-        self.lines.next().expect("it goes on").expect("text")
+        self.lines.recv_timeout(PATIENCE).expect("a change is printed")
     }
 }
 

@@ -15,9 +15,7 @@ pub(super) struct Names(Vec<String>);
 impl Names {
     /// Accepts this machine's own name, alone and with `.local` after it, and the names in `given`.
     pub(super) fn new(given: &[String]) -> Self {
-        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let own = own.trim().to_ascii_lowercase();
-        let own = Some(own)
+        let own = Some(sprat_host::name().to_ascii_lowercase())
             .filter(|own| !own.is_empty())
             .into_iter()
             .flat_map(|own| [format!("{own}.local"), own]);

@@ -71,8 +71,10 @@ impl Watched {
                     return Err(format!("version {version} after version {before}"));
                 }
                 let position = self.position(&key);
-                let lists = self.lists.iter_mut().filter(|(range, _)| range.contains(position));
-                lists.for_each(|(_, seen)| seen.extend([key.clone()]));
+                for (_, seen) in self.lists.iter_mut().filter(|(range, _)| range.contains(position))
+                {
+                    seen.insert(key.clone());
+                }
                 self.copy.insert(key, (version, value));
             }
             Change::Removed(key) => drop(self.copy.remove(&key)),
@@ -192,9 +194,10 @@ impl WatchClient {
             let keys = changes.present.iter().map(|row| &row.key);
             let keys = keys.chain(&changes.removed);
             let keys: Vec<_> = keys.filter(|key| !of_bank.contains(*key)).cloned().collect();
+            // The copy refuses values that no client wrote.
             let row = |row: &Row| {
-                let value = Value::decode(row.value_type, &row.value);
-                Some((row.key.clone(), row.version, value.unwrap_or(Value::Number(0))))
+                let value = Value::decode(row.value_type, &row.value)?;
+                Some((row.key.clone(), row.version, value))
             };
             let present = changes.present.iter().filter(|row| !of_bank.contains(&row.key));
             let rows = present.filter_map(row).collect();
@@ -202,8 +205,7 @@ impl WatchClient {
                 let returned = shared.history.moment();
                 let (invoked, began) = (asked.moment, asked.began);
                 let (client, scan, table) = (self.client, asked.tag, watched.table);
-                let span = Span::These(keys);
-                let ended = now;
+                let (span, ended) = (Span::These(keys), now);
                 let page =
                     Page { client, scan, table, span, rows, invoked, returned, began, ended };
                 shared.history.turn_page(page);
@@ -238,33 +240,33 @@ impl WatchClient {
     pub(super) fn is_complete(&self, keys: u16, history: &History) -> Result<(), String> {
         let Some(watched) = &self.watched else { return Ok(()) };
         let names = (0..keys).map(|key| ObjectName { table: watched.table, key });
-        for (name, last) in names.map(|name| (name, Value::last(name))) {
-            let is_last = match watched.copy.get(&name.bytes()) {
-                Some((_, value)) => *value == last,
-                None => {
-                    history.expiries().any(|call| call.action == Action::Expire { value: last })
-                }
-            };
-            if !is_last {
-                return Err(format!("the watch has not reported {last} of {name}"));
+        let is_last = |name: &ObjectName| {
+            let value = watched.copy.get(&name.bytes()).map(|&(_, value)| value);
+            value == Some(Value::last(*name))
+        };
+        let missing: Vec<ObjectName> = names.filter(|name| !is_last(name)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let expiries: Vec<Action> = history.expiries().map(|call| call.action).collect();
+        let has_expired = |name: &ObjectName| {
+            !watched.copy.contains_key(&name.bytes())
+                && expiries.contains(&Action::Expire { value: Value::last(*name) })
+        };
+        match missing.into_iter().find(|name| !has_expired(name)) {
+            None => Ok(()),
+            Some(name) => {
+                Err(format!("the watch has not reported {} of {name}", Value::last(name)))
             }
         }
-        Ok(())
     }
 }
 
 fn render(change: &Change) -> String {
+    let start = |key: &[u8]| key[..key.len().min(12)].escape_ascii().to_string();
     match change {
-        Change::Present(row) => {
-            format!(
-                "version {} of {}",
-                row.version,
-                row.key[..row.key.len().min(12)].escape_ascii()
-            )
-        }
-        Change::Removed(key) => {
-            format!("the removal of {}", key[..key.len().min(12)].escape_ascii())
-        }
+        Change::Present(row) => format!("version {} of {}", row.version, start(&row.key)),
+        Change::Removed(key) => format!("the removal of {}", start(key)),
         Change::ListBegins(range) => format!("a list of {range}"),
         Change::ListEnds(range) => format!("the end of the list of {range}"),
     }
