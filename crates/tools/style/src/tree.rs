@@ -7,8 +7,8 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Folders at the root that contain no files of ours.
 const NOT_OURS: &[&str] = &[".git", "target"];
-/// Folders of the fuzz crate that its tools write.
-const FUZZ_OUTPUT: &[&str] = &["fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
+/// Folders that `scripts/fuzz` writes.
+const FUZZ_OUTPUT: &[&str] = &["fuzz/corpus", "fuzz/artifacts"];
 
 /// Returns the root of the repository.
 ///
