@@ -17,6 +17,9 @@ pub struct Summary {
     pub operations: u64,
     /// Number of calls whose outcome is known.
     pub answered: u64,
+    /// Number of calls on a cluster's objects that were answered without a coordinator, after the
+    /// last of its leases had ended.
+    pub alone: u64,
     /// Number of transactions that clients tried to commit.
     pub transactions: u64,
     /// Number of transactions that were committed.
@@ -74,6 +77,7 @@ impl AddAssign for Summary {
         self.histories += other.histories;
         self.operations += other.operations;
         self.answered += other.answered;
+        self.alone += other.alone;
         self.transactions += other.transactions;
         self.committed += other.committed;
         self.pages += other.pages;
@@ -136,6 +140,7 @@ impl fmt::Display for Summary {
             self.time.as_secs_f64()
         )?;
         writeln!(f, "operations      {operations:>12}  {answered} with a known end")?;
+        writeln!(f, "without a lease {:>12}  of a coordinator", self.alone)?;
         writeln!(f, "transactions    {transactions:>12}  {committed} committed")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "backups         {backups:>12}")?;

@@ -45,6 +45,7 @@ fn cluster_histories_are_linearizable() {
         summary.disk_faults > SEEDS / 4 && summary.flips > 0,
         "disks fail, and bits flip: {summary}"
     );
+    assert!(summary.alone > SEEDS, "servers answer without a coordinator: {summary}");
     assert!(summary.racks_lost > 0, "whole racks are lost: {summary}");
     eprintln!("{summary}");
 }

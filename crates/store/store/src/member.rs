@@ -2,7 +2,7 @@
 //! masters, behind one port.
 
 use crate::answers::denied;
-use crate::master::{self, Master, NeededReplicas};
+use crate::master::{self, KnownServers, Master};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
 use sprat_net::{Figure, Nanos};
@@ -13,8 +13,9 @@ use std::os::fd::BorrowedFd;
 
 /// Keeps replicas for other masters. [`crate::replication`] describes the masters' side.
 pub trait ReplicaStore: Service<Body = u32> {
-    /// Frees the replicas of each master whose replicas are no longer needed.
-    fn free_unneeded(&mut self, needed: &NeededReplicas);
+    /// Takes a new list of the cluster's servers: frees the replicas that are no longer needed, and
+    /// grants leases to members only.
+    fn set_servers(&mut self, servers: KnownServers);
 
     /// Returns the store's counters.
     fn report_figures(&self) -> Vec<Figure>;
@@ -109,8 +110,8 @@ impl<D: Disk, R: ReplicaStore> Handler for ClusterNode<D, R> {
 impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
     fn poll(&mut self, now: Nanos) -> bool {
         let worked = self.master.poll(now);
-        if let Some(needed) = self.master.take_needed_replicas() {
-            self.replicas.free_unneeded(&needed);
+        if let Some(servers) = self.master.take_known_servers() {
+            self.replicas.set_servers(servers);
         }
         self.replicas.poll(now) || worked
     }

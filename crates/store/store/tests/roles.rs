@@ -10,7 +10,7 @@ use sprat_rpc::{
     Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
-use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inbox};
+use sprat_store::master::{Command, KnownServers, Master, MasterAssignment, inbox};
 use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
@@ -201,7 +201,7 @@ impl Service for Agreeable {
 }
 
 impl ReplicaStore for Agreeable {
-    fn free_unneeded(&mut self, _: &NeededReplicas) {}
+    fn set_servers(&mut self, _: KnownServers) {}
 
     fn report_figures(&self) -> Vec<Figure> {
         Vec::new()
@@ -286,6 +286,7 @@ fn a_node_checks_roles() {
             },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master: 1 },
+            BackupRequest::Lease { master: 1 },
             BackupRequest::Read { replica, offset: 0 },
         ] {
             let expected = if keeps { Status::Ok } else { Status::Denied };

@@ -271,6 +271,7 @@ proptest! {
             },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master },
+            BackupRequest::Lease { master },
             BackupRequest::Read { replica, offset },
             BackupRequest::Select {
                 replica,

@@ -3,7 +3,7 @@
 
 use crate::support;
 use sprat_client::{Client, Error, Options};
-use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
+use sprat_store::coordinator::{Catalog, LEASE, MetadataFile, MetadataMemory};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -431,6 +431,36 @@ fn a_log_is_reported_lost_while_its_servers_are_away() {
 /// A coordinator that restarts with older metadata, or with none, is refused by running and by
 /// starting servers, and both sides log this. With metadata restored from a server's copy, the
 /// cluster works again.
+#[test]
+fn reads_and_writes_go_on_while_the_coordinator_is_gone() {
+    let mut cluster = Cluster::start(SERVERS, "buffered");
+    fill(&cluster);
+    let mut client = cluster.client();
+    let table = client.table("t").expect("it is listed");
+    let mut rewrite = |number: u64| {
+        let key = number.to_le_bytes();
+        let found = client.get(table, &key).expect("its server answers").expect("it was written");
+        assert!(found.value == value(number), "object {number}");
+        client.put(table, &key, &found.value).expect("its server answers");
+    };
+    rewrite(0); // the client learns which servers have the tablets
+    cluster.end_coordinator();
+    let begun = Instant::now();
+    for number in (0..OBJECTS).cycle() {
+        rewrite(number);
+        if begun.elapsed() > 8 * LEASE {
+            break;
+        }
+    }
+    let data = cluster.dir.path().join("coordinator");
+    cluster.coordinate_from(&data);
+    assert_whole(&cluster);
+    for server in 0..SERVERS {
+        assert!(cluster.counter(server, "leases_granted_total") > 0, "it keeps replicas");
+        assert_eq!(cluster.counter(server, "masters_fenced"), 0, "nothing was recovered");
+    }
+}
+
 #[test]
 fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let mut cluster = Cluster::start(SERVERS, "buffered");

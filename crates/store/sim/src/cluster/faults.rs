@@ -163,7 +163,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
             coordinator: random.chance(1, 2),
             lasts: random.micros(1_000, 1_500_000),
         },
-        15 | 16 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 500_000)),
+        15 | 16 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 4_000_000)),
         32..34 => Fault::CrashCoordinator(coordinator, random.micros(1_000, 2_000_000)),
         34..37 => Fault::PauseCoordinator(coordinator, random.micros(1_000, 5_000_000)),
         37..40 => Fault::CutFromEtcd(

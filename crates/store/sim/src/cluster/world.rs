@@ -21,7 +21,7 @@ use crate::report::{Failure, Summary, run_seed};
 use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
-use sprat_store::coordinator::Coordinator;
+use sprat_store::coordinator::{Coordinator, LEASE};
 use sprat_wire::index::new_index;
 use sprat_wire::op::{MoveOrder, ReplicaId, Request, TableOptions, TableRecord};
 use sprat_wire::tablet::{Range, Tablet};
@@ -84,6 +84,8 @@ pub struct World {
     cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
     history: History,
     nonsense: Option<String>,
+    /// When the only coordinator was down and its last leases had ended.
+    alone: Vec<(Nanos, Nanos)>,
     phase: Phase,
     /// The server that was lost for good after all segments had their replicas, if one was.
     lost: Option<usize>,
@@ -238,6 +240,7 @@ impl World {
             cuts: Vec::new(),
             history,
             nonsense: None,
+            alone: Vec::new(),
             phase: Phase::Begin,
             lost: None,
             summary: Summary { histories: 1, ..Summary::default() },
@@ -274,15 +277,16 @@ impl World {
             .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
-        let answered = self
-            .history
-            .operations
-            .iter()
-            .filter(|operation| operation.response != Response::Unknown)
-            .count();
+        let operations = self.history.operations.iter();
+        let answered = operations.filter(|operation| operation.response != Response::Unknown);
+        let alone = answered.clone().filter(|operation| {
+            let within = |&(from, to): &_| operation.began >= from && operation.ended <= to;
+            self.alone.iter().any(within)
+        });
         Ok(Summary {
             operations: self.history.operations.len() as u64,
-            answered: answered as u64,
+            alone: alone.count() as u64,
+            answered: answered.count() as u64,
             transactions: self.history.transactions.len() as u64,
             committed: self.history.committed(),
             pages: self.history.pages.len() as u64,
@@ -584,7 +588,13 @@ impl World {
                 self.weather.borrow_mut().cut_links.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
-            Fault::CrashCoordinator(index, down) => self.coordinators[index].crash(self.now + down),
+            Fault::CrashCoordinator(index, down) => {
+                let up_at = self.now + down;
+                self.coordinators[index].crash(up_at);
+                if self.coordinators.len() == 1 {
+                    self.alone.push((self.now + LEASE, up_at));
+                }
+            }
             Fault::PauseCoordinator(index, lasts) => {
                 let coordinator = &mut self.coordinators[index];
                 coordinator.paused_until = coordinator.paused_until.max(self.now + lasts);

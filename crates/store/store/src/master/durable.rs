@@ -2,12 +2,22 @@
 
 use super::pace::Pace;
 use crate::backup::{AppendError, Backup, Failed};
+use crate::coordinator::{LEASE, RENEWAL};
 use crate::node::Caller;
 use crate::replication::Replicator;
 use sprat_disk::Disk;
 use sprat_log::Log;
 use sprat_net::Nanos;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// When the coordinator's lease lasts only for this time, it has not answered the last polls, and
+/// the master asks backups for leases. It has several tries before the coordinator's lease ends.
+const COORDINATOR_IS_SILENT: Duration = Duration::from_millis(250);
+const _: () = assert!(
+    COORDINATOR_IS_SILENT.as_millis() + 2 * RENEWAL.as_millis() < LEASE.as_millis(),
+    "a poll that is answered late must not cause requests"
+);
 
 /// Where the log is made durable.
 pub(super) enum Durable<D: Disk> {
@@ -76,6 +86,31 @@ impl<D: Disk> Durable<D> {
         if let Self::Servers(replicator) = self {
             replicator.call(now, log, caller);
         }
+    }
+
+    /// Returns the time until which the master may answer by leases of its backups. Asks them for
+    /// leases if the coordinator's `lease` ends soon.
+    #[inline]
+    pub(super) fn backup_lease(
+        &mut self,
+        now: Nanos,
+        lease: Nanos,
+        caller: &mut dyn Caller,
+    ) -> Nanos {
+        match self {
+            Self::Servers(replicator) if now + COORDINATOR_IS_SILENT >= lease => {
+                replicator.ask_for_leases(now, caller);
+                replicator.leased_until()
+            }
+            Self::Servers(_) | Self::Disk(..) | Self::Nothing => Nanos(0),
+        }
+    }
+
+    /// Returns the time at which [`backup_lease`](Self::backup_lease) asks backups.
+    pub(super) fn lease_deadline(&self, lease: Nanos) -> Option<Nanos> {
+        let Self::Servers(replicator) = self else { return None };
+        let silent_at = Nanos(0) + lease.since(Nanos(0) + COORDINATOR_IS_SILENT);
+        replicator.ask_at().map(|at| at.max(silent_at))
     }
 
     /// Returns the time at which [`poll`](Self::poll) has something to do even if no event arrives.

@@ -100,11 +100,14 @@ impl ServedTablets {
     }
 }
 
-/// The masters whose replicas a backup must still keep. A backup may free the replicas of any other
-/// master with an id below `below`.
+/// What a backup must know of servers: which masters may get leases, and whose replicas it must
+/// keep. It may free the replicas of a master with an id below `below` that is not in `masters`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct NeededReplicas {
-    /// Ids of the masters whose replicas are needed, ascending.
+pub struct KnownServers {
+    /// Ids of the servers that the coordinator counts as alive, ascending.
+    pub members: Vec<u32>,
+    /// Ids of the masters whose replicas are needed, ascending: the members, and dead servers that
+    /// are not recovered yet.
     pub masters: Vec<u32>,
     /// A backup knows nothing of masters with this id or a higher one, so it keeps their replicas.
     pub below: u32,
@@ -136,7 +139,9 @@ pub struct Master<D: Disk> {
     migration_targets: MigrationTargets,
     migration_sources: MigrationSources,
     loads: Loads,
-    needed: Option<NeededReplicas>,
+    known_servers: Option<KnownServers>,
+    /// The time until which this server may answer requests by leases of backups.
+    backup_lease: Nanos,
     inbox: Inbox,
     waiting: Waiting,
     counter_requests: CounterRequests,
@@ -201,7 +206,8 @@ impl<D: Disk> Master<D> {
             migration_targets: MigrationTargets::default(),
             migration_sources: MigrationSources::default(),
             loads: Loads::default(),
-            needed: None,
+            known_servers: None,
+            backup_lease: Nanos(0),
             inbox,
             waiting: Waiting::default(),
             counter_requests: CounterRequests::default(),
@@ -315,7 +321,7 @@ impl<D: Disk> Master<D> {
     /// thread may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
-        let lease = self.inbox.lease();
+        let lease = self.inbox.lease().max(self.backup_lease);
         lease == Nanos::NEVER || self.clock.map_or(now, |begun| Nanos(0) + begun.elapsed()) < lease
     }
 
@@ -363,6 +369,7 @@ impl<D: Disk> Master<D> {
     /// that wait for something to become durable.
     fn stop_writes(&mut self, reason: String) {
         tracing::error!("no longer accepts writes: {reason}");
+        self.backup_lease = Nanos(0);
         self.stopped = Some(reason);
     }
 
@@ -461,14 +468,15 @@ impl<D: Disk> Master<D> {
             held: Some(held),
             version,
         };
-        self.needed = Some(NeededReplicas { masters, below: next_server });
+        let mut members: Vec<u32> = members.iter().map(|member| member.server).collect();
+        members.sort_unstable();
+        self.known_servers = Some(KnownServers { members, masters, below: next_server });
         self.inbox.applied(version);
     }
 
-    /// Returns which masters' replicas are needed, if an assignment has changed that since the last
-    /// call.
-    pub fn take_needed_replicas(&mut self) -> Option<NeededReplicas> {
-        self.needed.take()
+    /// Returns what an assignment since the last call says of the cluster's servers.
+    pub fn take_known_servers(&mut self) -> Option<KnownServers> {
+        self.known_servers.take()
     }
 
     fn apply(&mut self, command: Command) {
@@ -618,6 +626,7 @@ impl<D: Disk> Service for Master<D> {
     fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
         if self.stopped.is_none() {
             self.durable.call(now, &mut self.log, caller);
+            self.backup_lease = self.durable.backup_lease(now, self.inbox.lease(), caller);
             self.recoveries.call(now, caller);
             self.migration_targets.call(now, caller);
             self.call_resolver(now, caller);
@@ -628,6 +637,7 @@ impl<D: Disk> Service for Master<D> {
         let loads = Some(self.loads.due()).filter(|_| self.inbox.lease() != Nanos::NEVER);
         let deadlines = [
             self.durable.deadline(),
+            self.durable.lease_deadline(self.inbox.lease()),
             self.recoveries.next_deadline(),
             self.migration_targets.next_deadline(),
             self.resolver_deadline(),

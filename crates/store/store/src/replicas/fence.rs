@@ -95,8 +95,9 @@ impl<D: Disk> Replicas<D> {
     }
 
     /// Fences a master. The reply lists the master's replicas. If the fence must be durable, the
-    /// reply waits until it is.
+    /// reply waits until it is. The reply also waits until the master's leases have ended.
     pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
+        self.leases.runs(now);
         if self.fences.waiting.len() >= MAX_WAITING {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
@@ -112,12 +113,32 @@ impl<D: Disk> Replicas<D> {
             self.fences.masters.insert(master, fence);
             self.fences.unwritten += usize::from(fence == Fence::Unwritten);
         }
-        if matches!(self.fences.masters[&master], Fence::Unwritten | Fence::Written) {
+        if !self.is_kept(master) || self.lease_end(master) > now {
             self.fences.waiting.push_back((id, master));
             self.write_fences(now);
             return Outcome::Pending;
         }
         self.list_replicas(id.session(), master)
+    }
+
+    /// Returns whether a fence is durable, or will not become durable.
+    fn is_kept(&self, master: u32) -> bool {
+        let fence = self.fences.masters.get(&master).copied().unwrap_or(Fence::Memory);
+        matches!(fence, Fence::Durable | Fence::Memory) || self.failure().is_some()
+    }
+
+    /// Returns the time until which a master may answer clients by leases of this backup. Those of
+    /// an earlier run count if the backup has a replica that a recovery could use.
+    fn lease_end(&self, master: u32) -> Nanos {
+        let keeps_some = self.of_master(master).next().is_some();
+        let earlier = if keeps_some { self.leases.end_of_earlier() } else { Nanos(0) };
+        self.leases.end(master).max(earlier)
+    }
+
+    /// Returns the time at which the next fence can be answered that waits only for a lease.
+    pub(super) fn fences_deadline(&self) -> Option<Nanos> {
+        let kept = self.fences.waiting.iter().filter(|&&(_, master)| self.is_kept(master));
+        kept.map(|&(_, master)| self.lease_end(master)).min()
     }
 
     /// Replies with the records of all replicas of a master.
@@ -157,17 +178,16 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Replies to the requests whose fence is durable, or will not become durable. Returns whether
-    /// there were such requests.
-    pub(super) fn answer_fences(&mut self) -> bool {
+    /// Replies to the requests whose fence is durable, or will not become durable, once the master's
+    /// leases have ended. Returns whether there were such requests.
+    pub(super) fn answer_fences(&mut self, now: Nanos) -> bool {
+        self.leases.runs(now);
         if self.fences.waiting.is_empty() {
             return false;
         }
-        let failed = self.failure().is_some();
         let before = self.fences.waiting.len();
         for (id, master) in std::mem::take(&mut self.fences.waiting) {
-            let fence = self.fences.masters.get(&master).copied().unwrap_or(Fence::Memory);
-            if matches!(fence, Fence::Unwritten | Fence::Written) && !failed {
+            if !self.is_kept(master) || self.lease_end(master) > now {
                 self.fences.waiting.push_back((id, master));
             } else {
                 let outcome = self.list_replicas(id.session(), master);

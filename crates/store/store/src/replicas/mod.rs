@@ -34,6 +34,7 @@
 
 mod fence;
 mod kept;
+mod leases;
 mod read;
 mod report;
 mod sorted;
@@ -41,6 +42,7 @@ mod write;
 
 pub use crate::backup::{Damage, Durability, OpenError, Options, Torn};
 pub use fence::FENCE_FRAMES;
+pub use leases::BACKUP_LEASE;
 pub use read::{HOLD, MAX_ANSWERS, MAX_CACHED, MAX_READERS};
 pub use report::OpenReport;
 pub use write::{MAX_STAGED, MAX_WAITING};
@@ -48,11 +50,12 @@ pub use write::{MAX_STAGED, MAX_WAITING};
 use crate::answers::{answer, answer_text};
 use crate::backup::{Backup, Failed, Progress};
 use crate::bodies::ResponseBuffers;
-use crate::master::NeededReplicas;
+use crate::master::KnownServers;
 use crate::member::ReplicaStore;
 use crate::node::Service;
 use fence::Fences;
 use kept::Replica;
+use leases::Leases;
 use read::Reads;
 use report::Counts;
 use sprat_disk::Disk;
@@ -62,7 +65,7 @@ use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use write::{PendingWrites, Piece};
 
 /// The longest time for which bytes are only in this process's memory under
@@ -99,6 +102,7 @@ pub struct Replicas<D: Disk> {
     /// are adjacent. There is at most one replica for each frame.
     kept: BTreeMap<u64, Replica>,
     fences: Fences,
+    leases: Leases,
     waiting: PendingWrites,
     reads: Reads,
     /// Replies to requests that were pending, still to be sent.
@@ -133,6 +137,7 @@ impl<D: Disk> Replicas<D> {
             durability: options.durability,
             kept: BTreeMap::new(),
             fences: Fences::default(),
+            leases: Leases::default(),
             waiting: PendingWrites::default(),
             reads: Reads::default(),
             ready: VecDeque::new(),
@@ -162,6 +167,13 @@ impl<D: Disk> Replicas<D> {
         replicas.drop_idle_fences();
         let report = OpenReport::new(found, &replicas);
         Ok((replicas, report))
+    }
+
+    /// Counts leases by a clock that started at `begun`, when the node's clock started.
+    #[must_use]
+    pub fn clocked(mut self, begun: Instant) -> Self {
+        self.leases.use_clock(begun);
+        self
     }
 
     /// Adds a replica or fence that was found on disk.
@@ -213,8 +225,11 @@ impl<D: Disk> Replicas<D> {
                 self.write(now, id, &Piece { replica, offset, sealed, anew, edition, bytes })
             }
             BackupRequest::Free { replica } => self.free(replica),
-            BackupRequest::Fence { master: 0 } => self.malformed("servers are numbered from 1"),
+            BackupRequest::Fence { master: 0 } | BackupRequest::Lease { master: 0 } => {
+                self.malformed("servers are numbered from 1")
+            }
             BackupRequest::Fence { master } => self.fence(now, id, master),
+            BackupRequest::Lease { master } => self.grant_lease(now, master),
             BackupRequest::Read { replica, offset } => self.read(now, id, replica, offset, None),
             BackupRequest::Select { replica, offset, selection } => {
                 self.read(now, id, replica, offset, Some(selection))
@@ -310,7 +325,7 @@ impl<D: Disk> Service for Replicas<D> {
             Ok(worked) => worked,
             Err(failed) => self.abandon(&failed),
         };
-        worked |= self.answer_fences();
+        worked |= self.answer_fences(now);
         worked |= self.serve(now);
         worked
     }
@@ -328,7 +343,8 @@ impl<D: Disk> Service for Replicas<D> {
         {
             next = next.min(flush);
         }
-        Some(next.min(self.reads.next_deadline()))
+        next = next.min(self.reads.next_deadline());
+        Some(self.fences_deadline().map_or(next, |end| next.min(end)))
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -337,9 +353,10 @@ impl<D: Disk> Service for Replicas<D> {
 }
 
 impl<D: Disk> ReplicaStore for Replicas<D> {
-    fn free_unneeded(&mut self, needed: &NeededReplicas) {
-        let is_needed =
-            |master: u32| master >= needed.below || needed.masters.binary_search(&master).is_ok();
+    fn set_servers(&mut self, servers: KnownServers) {
+        let KnownServers { members, masters, below } = servers;
+        self.leases.set_members(members);
+        let is_needed = |master: u32| master >= below || masters.binary_search(&master).is_ok();
         let mut gone: Vec<ReplicaId> =
             self.kept.keys().map(|&word| ReplicaId::of_word(word)).collect();
         gone.retain(|replica| !is_needed(replica.master));

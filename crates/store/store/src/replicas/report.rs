@@ -64,6 +64,8 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     pub(super) malformed: u64,
     pub(super) turned_away: u64,
+    /// Leases granted to masters whose coordinator is silent.
+    pub(super) leases: u64,
     /// Whether a failed write or sync has ended writing.
     pub(super) stopped: bool,
 }
@@ -75,7 +77,8 @@ impl<D: Disk> Replicas<D> {
         let frames = self.backup.frame_count();
         let Counts { writes, written_bytes, read_bytes, freed, damaged, failed_reads, .. } =
             self.counts;
-        let Counts { fenced_writes, not_found, refused, malformed, turned_away, .. } = self.counts;
+        let Counts { fenced_writes, not_found, refused, malformed, turned_away, leases, .. } =
+            self.counts;
         let figures = [
             ("replicas", self.kept.len() as u64),
             ("replicas_open", self.backup.unsealed() as u64),
@@ -93,6 +96,7 @@ impl<D: Disk> Replicas<D> {
             ("replica_requests_refused_total", refused),
             ("replica_requests_malformed_total", malformed),
             ("replica_requests_turned_away_total", turned_away),
+            ("leases_granted_total", leases),
             ("replica_disk_full", u64::from(self.backup.disk_is_full())),
             ("replica_frames_lacking", u64::from(frames.live + FENCE_FRAMES >= frames.max)),
             ("replica_writes_stopped", u64::from(self.failure().is_some())),

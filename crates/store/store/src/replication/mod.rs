@@ -7,6 +7,7 @@
 //! write.
 
 mod heal;
+mod leases;
 mod outlook;
 mod peers;
 mod segment;
@@ -58,6 +59,10 @@ enum Purpose {
         sealed: bool,
     },
     Free,
+    Lease {
+        server: u32,
+        asked: Nanos,
+    },
 }
 
 /// Keeps the replicas of a master's log.
@@ -91,6 +96,8 @@ pub struct Replicator {
     min_open: u64,
     /// The value of `min_open` that the coordinator has confirmed.
     confirmed: u64,
+    /// When the master asks for leases again, if its coordinator is silent.
+    ask_at: Nanos,
     /// Whether a backup has replied that this master is being recovered.
     fenced: bool,
     outlook_state: OutlookState,
@@ -134,6 +141,7 @@ impl Replicator {
             freeing: 0,
             min_open: 0,
             confirmed: 0,
+            ask_at: Nanos(0),
             fenced: false,
             outlook_state: OutlookState::default(),
             chance: seed | 1,
@@ -369,6 +377,7 @@ impl Replicator {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         match purpose {
             Purpose::Free => self.freeing -= 1,
+            Purpose::Lease { server, asked } => self.lease_answered(server, asked, result),
             Purpose::ReReplicate { job, sealed } => {
                 let answer = parse_reply(result);
                 self.fenced |= matches!(answer, Ok(Answer { status: Status::Fenced, .. }));

@@ -59,6 +59,10 @@ struct Peer {
     refusal: String,
     /// Replicas for which the server was chosen and that are not complete yet.
     load: usize,
+    /// When the lease ends that the server has granted to the master.
+    lease: Nanos,
+    /// Whether a request for a lease is under way.
+    is_asked: bool,
 }
 
 /// All servers that can keep replicas, except the master's own.
@@ -99,6 +103,8 @@ impl Peers {
                 failures: 0,
                 refusal: String::new(),
                 load: 0,
+                lease: Nanos(0),
+                is_asked: false,
             };
             peers.entry(server).or_insert(new).rack = rack;
         }
@@ -141,6 +147,29 @@ impl Peers {
 
     pub(super) fn contains(&self, server: u32) -> bool {
         self.peers.contains_key(&server)
+    }
+
+    /// Returns the servers to which no request for a lease is under way.
+    pub(super) fn without_request_for_lease(&self) -> impl Iterator<Item = u32> + '_ {
+        self.peers.iter().filter(|(_, peer)| !peer.is_asked).map(|(&server, _)| server)
+    }
+
+    /// Notes that a request for a lease begins, or has ended.
+    pub(super) fn note_request_for_lease(&mut self, server: u32, begins: bool) {
+        if let Some(peer) = self.peers.get_mut(&server) {
+            peer.is_asked = begins;
+        }
+    }
+
+    pub(super) fn set_lease(&mut self, server: u32, end: Nanos) {
+        if let Some(peer) = self.peers.get_mut(&server) {
+            peer.lease = peer.lease.max(end);
+        }
+    }
+
+    /// Returns the end of the lease that a server has granted; [`Nanos`] 0 if it is not a peer.
+    pub(super) fn lease(&self, server: u32) -> Nanos {
+        self.peers.get(&server).map_or(Nanos(0), |peer| peer.lease)
     }
 
     /// Returns the session to a peer, which is opened if need be. `None` if the peer has left, or

@@ -299,7 +299,7 @@ pub(super) fn open_cluster_node(
     );
     let master =
         Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
-    Ok(ClusterNode::new(finish(options, master, begun)?, replicas))
+    Ok(ClusterNode::new(finish(options, master, begun)?, replicas.clocked(begun)))
 }
 
 /// Returns the system's time at `begun`. A clock before 1970 is as good as one at 1970, because

@@ -1,8 +1,8 @@
 //! Fences: which requests they refuse, and for how long.
 
-use crate::replicas::support::{bytes_of, id, open};
+use crate::replicas::support::{MEMBERS, bytes_of, id, open};
 use sprat_disk::MemControl;
-use sprat_store::replicas::Durability;
+use sprat_store::replicas::{BACKUP_LEASE, Durability};
 use sprat_wire::op::{BackupRequest, Status};
 
 #[test]
@@ -74,6 +74,62 @@ fn a_fence_is_acknowledged_when_it_is_durable() {
         Status::Fenced,
         "it is in force all the same"
     );
+}
+
+#[test]
+fn a_fence_waits_until_the_masters_lease_has_ended() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Buffered);
+    world.put(id(3, 1), 0..900, false);
+    world.pass(2 * BACKUP_LEASE); // leases of an earlier run have ended
+    let granted = world.ask(BackupRequest::Lease { master: 3 });
+    let until = world.now + BACKUP_LEASE;
+    assert_eq!(
+        (granted.status, u128::from(granted.number)),
+        (Status::Ok, BACKUP_LEASE.as_micros())
+    );
+    let fence = world.begin(BackupRequest::Fence { master: 3 });
+    let other = world.begin(BackupRequest::Fence { master: 4 });
+    while world.now < until {
+        world.turn();
+        assert_eq!(world.take(fence), None, "the master may still answer its clients");
+        if world.now + BACKUP_LEASE / 2 > until {
+            assert_eq!(world.write(id(3, 1), 900..1000, false).status, Status::Fenced);
+            assert_eq!(world.ask(BackupRequest::Lease { master: 3 }).status, Status::Fenced);
+        }
+    }
+    assert_eq!(world.wait(fence).records().len(), 1);
+    assert!(world.take(other).is_some(), "other masters have no lease");
+    assert_eq!(world.figure("leases_granted_total"), 1);
+}
+
+#[test]
+fn a_restarted_backup_waits_for_the_leases_that_it_has_granted() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    world.put(id(3, 1), 0..900, false);
+    world.ask(BackupRequest::Lease { master: 3 });
+    let until = world.now + BACKUP_LEASE;
+    drop(world);
+    control.kill();
+    let (mut world, _) = open(&control, Durability::Sync);
+    let nothing_to_guard = world.begin(BackupRequest::Fence { master: 4 });
+    let fence = world.begin(BackupRequest::Fence { master: 3 });
+    while world.now < until {
+        world.turn();
+        assert_eq!(world.take(fence), None, "the master does not know that the backup restarted");
+    }
+    assert_eq!(world.wait(fence).records().len(), 1);
+    assert!(world.take(nothing_to_guard).is_some());
+}
+
+#[test]
+fn only_members_get_leases() {
+    let control = MemControl::new(1);
+    let (mut world, _) = open(&control, Durability::Sync);
+    for (master, status) in [(3, Status::Ok), (MEMBERS, Status::Refused), (0, Status::Malformed)] {
+        assert_eq!(world.ask(BackupRequest::Lease { master }).status, status, "server {master}");
+    }
 }
 
 #[test]

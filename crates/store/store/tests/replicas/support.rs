@@ -5,6 +5,8 @@ use sprat_chance::Chance;
 use sprat_disk::{Disk, MemControl, MemDisk};
 use sprat_net::{Driver as _, Figure, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{CallId, Config, Endpoint, SessionId};
+use sprat_store::master::KnownServers;
+use sprat_store::member::ReplicaStore as _;
 use sprat_store::node::Node;
 use sprat_store::replicas::{Durability, OpenReport, Options, Replicas};
 use sprat_wire::op::{Answer, BackupRequest, Records, ReplicaId, ReplicaRecord, Request, Status};
@@ -18,6 +20,9 @@ pub(crate) use frames::{FRAME, SEGMENT, disk};
 
 /// How far an iteration moves the clock.
 pub(crate) const STEP: Duration = Duration::from_micros(50);
+
+/// Servers with lower numbers are members of the cluster.
+pub(crate) const MEMBERS: u32 = 10;
 
 /// Iterations after which no reply is expected any more.
 const MANY_TURNS: usize = 20_000;
@@ -96,9 +101,14 @@ pub(crate) fn open_with(control: &MemControl, options: &Options) -> (World<MemDi
 }
 
 impl<D: Disk> World<D> {
-    pub(crate) fn new(replicas: Replicas<D>, disk: Option<MemControl>) -> Self {
+    pub(crate) fn new(mut replicas: Replicas<D>, disk: Option<MemControl>) -> Self {
         let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
         let port = |last| hub.port(address(last)).expect("free");
+        replicas.set_servers(KnownServers {
+            members: (1..MEMBERS).collect(),
+            masters: Vec::new(),
+            below: 0,
+        });
         let node = Node::new(port(1), replicas, &Config::default(), 1);
         let mut driver = port(2);
         let mut endpoint = Endpoint::new(&Config { slots: 64, ..Config::default() }, 2);

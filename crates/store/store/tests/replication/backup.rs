@@ -1,8 +1,10 @@
 //! A model of a backup, in memory.
 
+use sprat_chance::mix;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, Reply, RequestId, Response};
 use sprat_store::node::Service;
+use sprat_store::replicas::BACKUP_LEASE;
 use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answer};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
@@ -33,6 +35,9 @@ pub(crate) struct Backup {
     segment_bytes: usize,
     /// Whether the backup refuses writes.
     pub(crate) full: bool,
+    /// When the master's lease ends. A restarted backup does not know it, but waits for at least as
+    /// long.
+    pub(crate) lease: Nanos,
     /// Whether the backup is faulty: it answers each second write as if it had a whole replica.
     pub(crate) faulty: bool,
     writes: u64,
@@ -43,7 +48,14 @@ pub(crate) const FULL: &str = "its disk is full";
 
 impl Backup {
     pub(crate) fn new(segment_bytes: usize) -> Self {
-        Self { kept: BTreeMap::new(), segment_bytes, full: false, faulty: false, writes: 0 }
+        Self {
+            kept: BTreeMap::new(),
+            segment_bytes,
+            full: false,
+            lease: Nanos(0),
+            faulty: false,
+            writes: 0,
+        }
     }
 
     /// Returns the newest head of which the backup has a replica, and the replica's length in
@@ -114,7 +126,7 @@ impl Backup {
 impl Handler for Backup {
     type Body = ();
 
-    fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
+    fn request(&mut self, now: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
         let Ok(Request::Backup(request)) = Request::parse(payload) else {
             panic!("a request to a backup")
         };
@@ -156,6 +168,11 @@ impl Handler for Backup {
             BackupRequest::Free { replica } => {
                 self.kept.remove(&replica.segment);
                 (Status::Ok, 0)
+            }
+            BackupRequest::Lease { .. } if mix(now.0).is_multiple_of(4) => (Status::Refused, 0),
+            BackupRequest::Lease { .. } => {
+                self.lease = now + BACKUP_LEASE;
+                (Status::Ok, u64::try_from(BACKUP_LEASE.as_micros()).unwrap())
             }
             BackupRequest::Fence { .. }
             | BackupRequest::Read { .. }

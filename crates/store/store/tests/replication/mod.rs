@@ -91,6 +91,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// The coordinator is silent, and backups crash and refuse leases. While the master has a
+    /// lease, the backups that would answer a fence are too few to recover it.
+    #[test]
+    fn a_master_with_a_lease_from_backups_cannot_be_recovered(
+        seed: u64, copies in 1usize..4, more in 0usize..3,
+    ) {
+        let mut world = World::new(seed, copies, copies + more);
+        world.run(100);
+        world.silence_coordinator();
+        for _ in 0..300 {
+            world.run(2);
+            world.is_leased();
+        }
+    }
+}
+
+#[test]
+fn writes_go_on_while_the_coordinator_is_silent() {
+    for seed in 0..8 {
+        let mut world = World::new(seed, 2, 4);
+        world.stop_faults();
+        world.run(100);
+        world.silence_coordinator();
+        let before = world.acknowledged();
+        let leased = (0..1000).filter(|_| {
+            world.run(2);
+            world.is_leased()
+        });
+        assert!(leased.count() > 900, "seed {seed}: one of four requests is refused");
+        assert!(world.acknowledged() > before + 200, "seed {seed}: writes go on");
+    }
+}
+
 #[test]
 fn writes_go_on_when_backups_fail() {
     let mut replaced = 0;

@@ -357,6 +357,28 @@ impl World {
         self.client.service_mut().go_on();
     }
 
+    /// Ends the coordinator's lease: from now on the master depends on leases of backups.
+    pub(crate) fn silence_coordinator(&mut self) {
+        self.outbox.set_lease(self.now);
+    }
+
+    /// Returns whether the master has a lease from backups. If so, checks that no recovery can
+    /// succeed with the backups that would answer a fence now.
+    pub(crate) fn is_leased(&self) -> bool {
+        if self.replicator().leased_until() <= self.now {
+            return false;
+        }
+        let would_answer = |&at: &usize| match &self.backups[at] {
+            BackupState::Up(node) => node.service().lease <= self.now,
+            BackupState::Down(backup, _) => backup.lease <= self.now,
+            BackupState::Gone => false,
+        };
+        let left: Vec<usize> = (0..self.backups.len()).filter(would_answer).collect();
+        let verdict = self.recover(&left);
+        assert!(matches!(verdict, Verdict::Reported(_)), "recovered from {left:?}: {verdict:?}");
+        true
+    }
+
     fn replicator(&self) -> &Replicator {
         self.master.service().replicator().unwrap()
     }

@@ -92,6 +92,13 @@ pub enum BackupRequest<'a> {
         /// Server id of the master.
         master: u32,
     },
+    /// Grant the master a lease, which it needs while its coordinator is silent: `number` of the
+    /// answer says for how long, in microseconds from when the master sent the request. The backup
+    /// answers no [`Fence`](Self::Fence) of this master before the lease has ended.
+    Lease {
+        /// Server id of the master.
+        master: u32,
+    },
     /// Read bytes of the segment's log from `offset` on, at most [`REPLICA_BYTES`]. Body of the
     /// answer: the bytes; `more` is set if other bytes follow.
     Read {
@@ -126,7 +133,8 @@ const FREE: u8 = FIRST + 1;
 const FENCE: u8 = FIRST + 2;
 const READ: u8 = FIRST + 3;
 const SELECT: u8 = FIRST + 4;
-pub(super) const LAST: u8 = SELECT;
+const LEASE: u8 = FIRST + 5;
+pub(super) const LAST: u8 = LEASE;
 
 /// Flags in `condition` of a write: the segment ends with it; the replica is a replacement. The
 /// bits above the flags are the edition.
@@ -154,6 +162,7 @@ impl<'a> BackupRequest<'a> {
             }
             Self::Free { replica } => (FREE, 0, replica, 0, &[][..]),
             Self::Fence { master } => (FENCE, 0, ReplicaId { master, segment: 0 }, 0, &[][..]),
+            Self::Lease { master } => (LEASE, 0, ReplicaId { master, segment: 0 }, 0, &[][..]),
             Self::Read { replica, offset } => (READ, 0, replica, offset, &[][..]),
             Self::Select { replica, offset, selection } => {
                 (SELECT, 0, replica, offset, selection.bytes())
@@ -203,15 +212,18 @@ impl<'a> BackupRequest<'a> {
                     bytes,
                 })
             }
-            (FREE | FENCE | READ, 0) if !bytes.is_empty() => Err(Malformed::Trailing(bytes.len())),
+            (FREE | FENCE | READ | LEASE, 0) if !bytes.is_empty() => {
+                Err(Malformed::Trailing(bytes.len()))
+            }
             (FREE, 0) if offset == 0 => Ok(Self::Free { replica }),
             (FENCE, 0) if argument == 0 => Ok(Self::Fence { master }),
+            (LEASE, 0) if argument == 0 => Ok(Self::Lease { master }),
             (READ, 0) => Ok(Self::Read { replica, offset }),
             (SELECT, 0) => match Selection::parse(bytes) {
                 Some(selection) => Ok(Self::Select { replica, offset, selection }),
                 None => Err(Malformed::Selection),
             },
-            (FREE | FENCE, 0) => Err(Malformed::Offset(offset)),
+            (FREE | FENCE | LEASE, 0) => Err(Malformed::Offset(offset)),
             (_, other) => Err(Malformed::Condition(other)),
         }
     }
