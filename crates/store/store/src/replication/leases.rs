@@ -47,10 +47,9 @@ impl Replicator {
     /// replica.
     #[must_use]
     pub fn leased_until(&self) -> Nanos {
-        let is_sure = !self.fenced && self.confirmed > 0 && self.min_open <= self.confirmed;
         let is_whole =
             self.open.values().all(|open| !open.tainted && open.replicas.len() == self.copies);
-        if !is_sure || !is_whole {
+        if self.fenced || self.confirmed == 0 || !is_whole {
             return Nanos(0);
         }
         let servers = self.open.values().flat_map(|open| &open.replicas);

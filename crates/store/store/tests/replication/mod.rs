@@ -103,8 +103,8 @@ proptest! {
         let mut world = World::new(seed, copies, copies + more);
         world.run(100);
         world.silence_coordinator();
-        for _ in 0..300 {
-            world.run(2);
+        for _ in 0..400 {
+            world.run(3);
             world.is_leased();
         }
     }

@@ -25,6 +25,9 @@ const SEGMENT_BYTES: usize = 512 << 10;
 /// The longest time that the coordinator takes to confirm a new `min_open`, in microseconds.
 const CONFIRM_MICROS: u64 = 20_000;
 
+/// The same after the coordinator was silent: longer than leases of backups.
+const LATE_MICROS: u64 = 2_000_000;
+
 /// Server id of the master.
 const MASTER: u32 = 100;
 
@@ -61,6 +64,7 @@ pub(crate) struct World {
     /// The `min_open` that the coordinator confirms next, and when.
     confirming: Option<(u64, Nanos)>,
     faults: bool,
+    silent: bool,
     segment_bytes: usize,
 }
 
@@ -148,6 +152,7 @@ impl World {
             min_open,
             confirming,
             faults,
+            silent: false,
             segment_bytes,
         }
     }
@@ -359,6 +364,7 @@ impl World {
 
     /// Ends the coordinator's lease: from now on the master depends on leases of backups.
     pub(crate) fn silence_coordinator(&mut self) {
+        self.silent = true;
         self.outbox.set_lease(self.now);
     }
 
@@ -393,7 +399,8 @@ impl World {
             }
             Some(_) => {}
             None if self.outbox.min_open() > self.min_open => {
-                let takes = Duration::from_micros(draw(&mut self.random, CONFIRM_MICROS));
+                let most = if self.silent { LATE_MICROS } else { CONFIRM_MICROS };
+                let takes = Duration::from_micros(draw(&mut self.random, most));
                 self.confirming = Some((self.outbox.min_open(), self.now + takes));
             }
             None => {}
