@@ -7,6 +7,7 @@ use sprat_store::node::Service;
 use sprat_store::replicas::BACKUP_LEASE;
 use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answer};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Returns the number of bytes that a replica of a head can hold. That is less than a segment,
@@ -14,6 +15,9 @@ use zerocopy::IntoBytes;
 pub(crate) fn room(segment_bytes: usize) -> usize {
     segment_bytes / 4 * 3
 }
+
+/// How long a backup refuses leases.
+const SPAN: Duration = Duration::from_millis(300);
 
 /// A replica.
 #[derive(Clone, Default)]
@@ -38,6 +42,9 @@ pub(crate) struct Backup {
     /// When the master's lease ends. A restarted backup does not know it, but waits for at least as
     /// long.
     pub(crate) lease: Nanos,
+    /// If this is not zero, the backup refuses leases for about half of the time, and for
+    /// [`SPAN`] at least. The number determines when.
+    pub(crate) refusals: u64,
     /// Whether the backup is faulty: it answers each second write as if it had a whole replica.
     pub(crate) faulty: bool,
     writes: u64,
@@ -53,6 +60,7 @@ impl Backup {
             segment_bytes,
             full: false,
             lease: Nanos(0),
+            refusals: 0,
             faulty: false,
             writes: 0,
         }
@@ -73,6 +81,11 @@ impl Backup {
     pub(crate) fn restart(mut self) -> Self {
         self.kept.values_mut().for_each(|kept| kept.appendable = false);
         self
+    }
+
+    fn refuses_lease(&self, now: Nanos) -> bool {
+        let span = now.0 / u64::try_from(SPAN.as_nanos()).unwrap();
+        self.refusals > 0 && mix(self.refusals ^ span).is_multiple_of(2)
     }
 
     pub(crate) fn records(&self) -> Vec<ReplicaRecord> {
@@ -169,7 +182,7 @@ impl Handler for Backup {
                 self.kept.remove(&replica.segment);
                 (Status::Ok, 0)
             }
-            BackupRequest::Lease { .. } if mix(now.0).is_multiple_of(4) => (Status::Refused, 0),
+            BackupRequest::Lease { .. } if self.refuses_lease(now) => (Status::Refused, 0),
             BackupRequest::Lease { .. } => {
                 self.lease = now + BACKUP_LEASE;
                 (Status::Ok, u64::try_from(BACKUP_LEASE.as_micros()).unwrap())

@@ -103,6 +103,7 @@ proptest! {
         let mut world = World::new(seed, copies, copies + more);
         world.run(100);
         world.silence_coordinator();
+        world.refuse_leases();
         for _ in 0..400 {
             world.run(3);
             world.is_leased();
@@ -122,7 +123,7 @@ fn writes_go_on_while_the_coordinator_is_silent() {
             world.run(2);
             world.is_leased()
         });
-        assert!(leased.count() > 900, "seed {seed}: one of four requests is refused");
+        assert!(leased.count() > 990, "seed {seed}: all requests are granted");
         assert!(world.acknowledged() > before + 200, "seed {seed}: writes go on");
     }
 }

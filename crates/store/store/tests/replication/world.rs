@@ -368,6 +368,15 @@ impl World {
         self.outbox.set_lease(self.now);
     }
 
+    /// Makes backups refuse leases for about half of the time, each at other times.
+    pub(crate) fn refuse_leases(&mut self) {
+        for backup in &mut self.backups {
+            if let BackupState::Up(node) = backup {
+                node.service_mut().refusals = xorshift(&mut self.random);
+            }
+        }
+    }
+
     /// Returns whether the master has a lease from backups. If so, checks that no recovery can
     /// succeed with the backups that would answer a fence now.
     pub(crate) fn is_leased(&self) -> bool {
