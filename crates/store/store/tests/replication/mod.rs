@@ -101,7 +101,8 @@ proptest! {
         seed: u64, copies in 1usize..4, more in 0usize..3,
     ) {
         let mut world = World::new(seed, copies, copies + more);
-        world.run(100);
+        // A backup that was given up can have the whole log only while the log is short.
+        world.run(30);
         world.silence_coordinator();
         world.refuse_leases();
         for _ in 0..400 {
