@@ -17,7 +17,7 @@ pub(crate) fn room(segment_bytes: usize) -> usize {
 }
 
 /// How long a backup refuses leases.
-const SPAN: Duration = Duration::from_millis(300);
+const SPAN: Duration = Duration::from_millis(600);
 
 /// A replica.
 #[derive(Clone, Default)]

@@ -92,7 +92,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     /// The coordinator is silent, and backups crash and refuse leases. While the master has a
     /// lease, the backups that would answer a fence are too few to recover it.
@@ -105,7 +105,7 @@ proptest! {
         world.run(30);
         world.silence_coordinator();
         world.refuse_leases();
-        for _ in 0..400 {
+        for _ in 0..500 {
             world.run(3);
             world.is_leased();
         }
