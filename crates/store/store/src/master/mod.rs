@@ -373,7 +373,13 @@ impl<D: Disk> Master<D> {
         self.stopped = Some(reason);
     }
 
+    /// Replies that this server takes no writes. If it is being recovered, the server that takes
+    /// over knows whether the operation was executed, so the client is to try again there.
     fn writes_stopped(&mut self) -> Outcome<MasterBody> {
+        if self.replicator().is_some_and(Replicator::is_fenced) {
+            self.counts.turned_away += 1;
+            return Outcome::Retry(operations::BUSY_MICROS);
+        }
         let reason = self.stopped.clone().unwrap_or_default();
         answer_text(&mut self.held.made, Status::WritesStopped, &reason)
     }
