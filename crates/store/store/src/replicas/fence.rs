@@ -178,8 +178,8 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Replies to the requests whose fence is durable, or will not become durable, once the master's
-    /// leases have ended. Returns whether there were such requests.
+    /// Replies to the requests whose fence is durable, or will not become durable, once the leases
+    /// of the master have ended. Returns whether there were such requests.
     pub(super) fn answer_fences(&mut self, now: Nanos) -> bool {
         self.leases.runs(now);
         if self.fences.waiting.is_empty() {

@@ -25,7 +25,7 @@ const SEGMENT_BYTES: usize = 512 << 10;
 /// The longest time that the coordinator takes to confirm a new `min_open`, in microseconds.
 const CONFIRM_MICROS: u64 = 20_000;
 
-/// The same after the coordinator was silent: longer than leases of backups.
+/// The longest time that a silent coordinator takes for it: longer than leases of backups.
 const LATE_MICROS: u64 = 2_000_000;
 
 /// Server id of the master.
