@@ -1,19 +1,21 @@
 //! The chapter about backups: how long they take, and what clients notice of them.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use sprat_client::{Batch, Client, Mode, Options, Table};
+use sprat_client::{Client, Mode, Options};
 
 use crate::ours::{SpratServer, TABLE, Transport};
 use crate::promises::{Findings, Settings};
-use crate::system::{Durability, Setup, own_folder};
-use sprat_chance::Chance;
+use crate::system::{Durability, Server as _, Setup, own_folder};
 use sprat_measure::cpu;
 use sprat_measure::goals::Goal;
 use sprat_measure::hist::Latencies;
-use sprat_measure::load::keys::{Values, write_key};
+use sprat_measure::load::keys::{Chooser, KeyDistribution, Values, write_key};
+use sprat_measure::load::{Arrivals, LoadPlan, Pace, Workload, preload, run};
+use sprat_measure::target::{LoadTarget, Wait};
 
 /// The largest number of objects: 1 GB.
 const OBJECTS: u64 = 1_000_000;
@@ -21,15 +23,16 @@ const OBJECTS: u64 = 1_000_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 1000;
 
-/// Bytes of a key.
-const KEY_BYTES: usize = 30;
+/// Reads a second, and the interval between two writes: 10,000 operations a second.
+const READS: f64 = 9_000.0;
+const WRITE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Objects of a batch by which the table is filled.
-const BATCH: u64 = 500;
+/// Reads in flight, at most. Reads begin at their times, whether or not earlier ones have ended, so
+/// that a late answer does not delay others.
+const DEPTH: usize = 256;
 
-/// Interval between two operations: 10,000 a second. One of [`READS`] is a write.
-const INTERVAL: Duration = Duration::from_micros(100);
-const READS: u64 = 10;
+/// How often the end of a backup is noticed.
+const SLICE: Duration = Duration::from_millis(500);
 
 /// How long reads are measured without a backup.
 const CALM: Duration = Duration::from_secs(10);
@@ -45,14 +48,20 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     };
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let server = sprat.launch(&setup)?;
-    let mut load = Load::new(&server, objects)?;
-    load.fill()?;
+    let mut target = server.connect(1)?;
+    let workload = Workload::reads(objects, VALUE_BYTES);
+    preload(target.as_mut(), &workload)?;
     let folder = own_folder(&setup.data, "backups")?;
     let folder = folder.path().join("backups");
-    let calm = load.run(CALM, || Ok(true))?;
-    let (first, busy) = load.back_up(&server, &folder)?;
-    let again = load.run(CALM, || Ok(true))?;
-    let (second, less_busy) = load.back_up(&server, &folder)?;
+    let ends = AtomicBool::new(false);
+    let (calm, (first, busy), again, (second, less_busy)) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&server, &workload, &ends));
+        let mut load = Load { server: &server, target: target.as_mut(), workload: &workload };
+        let measured = load.measure(&folder);
+        ends.store(true, Ordering::Release);
+        writer.join().expect("the writer does not panic")?;
+        measured
+    })?;
     let restored = {
         let begun = Instant::now();
         let from = format!("{TABLE}=copy");
@@ -87,80 +96,77 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().context("a path in UTF-8")
 }
 
-/// A client that reads and writes at a constant rate.
-struct Load {
-    client: Client,
-    table: Table,
-    values: Values,
-    objects: u64,
-    chance: Chance,
+/// Writes random objects at a constant rate until `ends` is set.
+fn write(server: &SpratServer, workload: &Workload, ends: &AtomicBool) -> Result<()> {
+    let options = Options {
+        coordinator: server.coordinator().to_owned(),
+        waiting: Mode::Sleep,
+        ..Options::default()
+    };
+    let mut client = Client::connect(&options)?;
+    let table = client.table(TABLE)?;
+    let values = Values::new(workload.value_bytes, workload.seed);
+    let mut numbers = Chooser::new(KeyDistribution::Uniform, workload.keys, workload.seed + 1);
+    let mut key = vec![0; workload.key_bytes];
+    let mut due = Instant::now();
+    while !ends.load(Ordering::Acquire) {
+        cpu::pause(due.saturating_duration_since(Instant::now()));
+        due += WRITE_INTERVAL;
+        let number = numbers.draw();
+        write_key(number, &mut key);
+        client.put(table, &key, values.of(number))?;
+    }
+    Ok(())
 }
 
-impl Load {
-    fn new(server: &SpratServer, objects: u64) -> Result<Self> {
-        let coordinator = server.coordinator().to_owned();
-        let options = Options { coordinator, waiting: Mode::Adaptive, ..Options::default() };
-        let mut client = Client::connect(&options)?;
-        let table = client.create_table(TABLE)?;
-        let values = Values::new(VALUE_BYTES, 1);
-        Ok(Self { client, table, values, objects, chance: Chance::new(1) })
+/// Reads at a constant rate.
+struct Load<'a> {
+    server: &'a SpratServer,
+    target: &'a mut dyn LoadTarget,
+    workload: &'a Workload,
+}
+
+/// A backup as the command describes it, and the latencies of reads meanwhile.
+type Backup = (serde_json::Value, Latencies);
+
+impl Load<'_> {
+    /// Measures reads twice without a backup and then during one.
+    fn measure(&mut self, folder: &Path) -> Result<(Latencies, Backup, Latencies, Backup)> {
+        Ok((self.rest()?, self.back_up(folder)?, self.rest()?, self.back_up(folder)?))
     }
 
-    fn fill(&mut self) -> Result<()> {
-        let mut keys = vec![vec![0; KEY_BYTES]; usize::try_from(BATCH)?];
-        for first in (0..self.objects).step_by(usize::try_from(BATCH)?) {
-            let numbers = first..(first + BATCH).min(self.objects);
-            let mut batch = Batch::new();
-            numbers.clone().zip(&mut keys).for_each(|(number, key)| write_key(number, key));
-            for (number, key) in numbers.zip(&keys) {
-                batch.put(self.table, key, self.values.of(number));
-            }
-            for result in self.client.batch(&batch) {
-                result?;
-            }
-        }
-        Ok(())
+    fn rest(&mut self) -> Result<Latencies> {
+        let begun = Instant::now();
+        self.read(|| Ok(begun.elapsed() >= CALM))
     }
 
-    /// Reads and writes for at least `least`, and until `is_over`. Returns the latencies of reads,
-    /// each counted from when it was due.
-    fn run(
-        &mut self,
-        least: Duration,
-        mut is_over: impl FnMut() -> Result<bool>,
-    ) -> Result<Latencies> {
-        let (begun, mut latencies) = (Instant::now(), Latencies::new());
-        let mut key = vec![0; KEY_BYTES];
-        for operation in 0_u32.. {
-            let due = begun + INTERVAL * operation;
-            cpu::pause(due.saturating_duration_since(Instant::now()));
-            let number = self.chance.below(self.objects);
-            write_key(number, &mut key);
-            if self.chance.below(READS) == 0 {
-                self.client.put(self.table, &key, self.values.of(number))?;
-            } else {
-                let object = self.client.get(self.table, &key)?;
-                latencies.record(u64::try_from(due.elapsed().as_nanos())?);
-                ensure!(object.is_some(), "an object is missing");
-            }
-            if operation % 1000 == 0 && begun.elapsed() >= least && is_over()? {
-                break;
-            }
-        }
-        Ok(latencies)
-    }
-
-    /// Backs the server up under load; returns what the command prints.
-    fn back_up(
-        &mut self,
-        server: &SpratServer,
-        folder: &Path,
-    ) -> Result<(serde_json::Value, Latencies)> {
-        let mut command = server.command(["backup", "create", text(folder)?, "--json"]);
+    fn back_up(&mut self, folder: &Path) -> Result<Backup> {
+        let mut command = self.server.command(["backup", "create", text(folder)?, "--json"]);
         let mut child = command.stdout(std::process::Stdio::piped()).spawn()?;
-        let latencies = self.run(Duration::ZERO, || Ok(child.try_wait()?.is_some()))?;
+        let latencies = self.read(|| Ok(child.try_wait()?.is_some()))?;
         let output = child.wait_with_output()?;
         ensure!(output.status.success(), "the backup failed");
         Ok((serde_json::from_slice(&output.stdout)?, latencies))
+    }
+
+    /// Reads until `is_over`. Returns the latencies, each counted from when the read was due.
+    fn read(&mut self, mut is_over: impl FnMut() -> Result<bool>) -> Result<Latencies> {
+        let mut latencies = Latencies::new();
+        let mut plan = LoadPlan {
+            depth: DEPTH,
+            pace: Pace::Open { rate: READS, arrivals: Arrivals::Poisson },
+            warm_up: Duration::ZERO,
+            duration: SLICE,
+            ..LoadPlan::one_client(self.workload.clone(), Wait::Sleep)
+        };
+        loop {
+            plan.workload.seed += 1;
+            let measured = run(self.target, &plan)?;
+            ensure!(measured.failures() == 0, "{} reads failed", measured.failures());
+            latencies.merge(&measured.latencies);
+            if is_over()? {
+                return Ok(latencies);
+            }
+        }
     }
 }
