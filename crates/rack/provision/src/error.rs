@@ -7,6 +7,12 @@ use std::path::PathBuf;
 /// An error of provisioning. Messages name the host, file or program, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The processor cannot run guests.
+    #[error(
+        "guests cannot run on this machine: user-mode Linux has no room for the registers of a \
+         processor with AMX; use another machine, or --local in place of --guests"
+    )]
+    Amx,
     /// A program is not installed on this machine.
     #[error("there is no {program} on this machine: {mend}")]
     Missing {

@@ -35,6 +35,13 @@ const KERNEL: &str = "linux.uml";
 const IMAGE: &str = include_str!("../../../../deploy/guests/image");
 const INIT: &str = include_str!("../../../../deploy/guests/init");
 
+/// Returns whether this processor has AMX. The kernel of the guests has too little room for the
+/// registers of such a processor, and panics when it starts its first program.
+#[must_use]
+pub fn has_amx() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile"))
+}
+
 /// Starts the guests of a rack.
 #[derive(Clone, Debug)]
 pub(crate) struct Guests {
@@ -50,6 +57,9 @@ impl Guests {
     /// Returns the image for new guests. If there is no image for this kernel and these scripts
     /// yet, makes one, which takes one or two minutes.
     pub(crate) fn image(&self) -> Result<PathBuf, Error> {
+        if has_amx() {
+            return Err(Error::Amx);
+        }
         let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
         let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
         let image = self.images.join(format!("guest-{version}-{mark:08x}.ext4"));

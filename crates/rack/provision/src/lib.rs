@@ -24,6 +24,7 @@ mod survey;
 pub use error::Error;
 pub use faults::{Fault, MAX_FAULTS};
 pub use folder::Folder;
+pub use guests::has_amx;
 pub use interrupt::Interrupt;
 pub use local::Local;
 pub use members::{JoinError, KnownInstance, Members, RingState};

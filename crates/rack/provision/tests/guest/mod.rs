@@ -3,7 +3,7 @@
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Recap, SshAccess, playbook};
-use sprat_provision::{Error, Folder, Local};
+use sprat_provision::{Error, Folder, Local, has_amx};
 use sprat_rack::Host;
 use sprat_testing::skip;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,7 @@ impl Rack {
         };
         let why = match missing_privileges() {
             missing if !missing.is_empty() => Some(format!("it needs {}", missing.join(" and "))),
+            _ if has_amx() => Some("user-mode Linux cannot run on a processor with AMX".to_owned()),
             _ => ["linux.uml", "mmdebstrap"]
                 .into_iter()
                 .find(|name| lacks(name))
