@@ -428,9 +428,6 @@ fn a_log_is_reported_lost_while_its_servers_are_away() {
     until("it has what it lacked", || cluster.lost(3).is_empty());
 }
 
-/// A coordinator that restarts with older metadata, or with none, is refused by running and by
-/// starting servers, and both sides log this. With metadata restored from a server's copy, the
-/// cluster works again.
 #[test]
 fn reads_and_writes_go_on_while_the_coordinator_is_gone() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
@@ -464,6 +461,9 @@ fn reads_and_writes_go_on_while_the_coordinator_is_gone() {
     }
 }
 
+/// A coordinator that restarts with older metadata, or with none, is refused by running and by
+/// starting servers, and both sides log this. With metadata restored from a server's copy, the
+/// cluster works again.
 #[test]
 fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let mut cluster = Cluster::start(SERVERS, "buffered");

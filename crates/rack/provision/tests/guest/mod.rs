@@ -51,7 +51,7 @@ impl Rack {
         };
         let why = match missing_privileges() {
             missing if !missing.is_empty() => Some(format!("it needs {}", missing.join(" and "))),
-            _ if has_amx() => Some("user-mode Linux cannot run on a processor with AMX".to_owned()),
+            _ if has_amx() => Some(Error::Amx.to_string()),
             _ => ["linux.uml", "mmdebstrap"]
                 .into_iter()
                 .find(|name| lacks(name))

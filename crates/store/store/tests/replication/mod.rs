@@ -107,7 +107,7 @@ proptest! {
         world.refuse_leases();
         for _ in 0..500 {
             world.run(3);
-            world.is_leased();
+            world.check_lease();
         }
     }
 }
@@ -122,7 +122,7 @@ fn writes_go_on_while_the_coordinator_is_silent() {
         let before = world.acknowledged();
         let leased = (0..1000).filter(|_| {
             world.run(2);
-            world.is_leased()
+            world.check_lease()
         });
         assert!(leased.count() > 990, "seed {seed}: all requests are granted");
         assert!(world.acknowledged() > before + 200, "seed {seed}: writes go on");

@@ -379,7 +379,7 @@ impl World {
 
     /// Returns whether the master has a lease from backups. If so, checks that no recovery can
     /// succeed with the backups that would answer a fence now.
-    pub(crate) fn is_leased(&self) -> bool {
+    pub(crate) fn check_lease(&self) -> bool {
         if self.replicator().leased_until() <= self.now {
             return false;
         }
