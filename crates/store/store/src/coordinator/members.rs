@@ -5,8 +5,8 @@
 //! from when it sent its poll, by its own clock. The coordinator declares the server dead when
 //! [`LEASE`] has passed since the coordinator replied, by the coordinator's clock. The clocks may
 //! run apart by [`DRIFT`]. So the server ends its lease one part in [`DRIFT`] earlier, and the
-//! coordinator waits one part longer. A server that this coordinator cannot reach may answer longer,
-//! by leases of its backups: its recovery waits for them ([`crate::replication`]).
+//! coordinator waits one part longer. A server that the coordinator cannot reach may answer
+//! longer, by leases of its backups: its recovery waits for them ([`crate::replication`]).
 
 use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
