@@ -3,4 +3,5 @@
 
 mod given;
 mod real;
+mod script;
 mod units;
