@@ -155,8 +155,18 @@ struct Reading {
     /// The segments that are still to be read; the first is being read.
     left: VecDeque<u64>,
     /// What was read of the first.
-    bytes: Vec<u8>,
+    first: Partial,
     attempts: usize,
+}
+
+/// The entries of a segment that were read so far. They are counted and hashed piece by piece: that
+/// of a whole segment takes milliseconds, for which clients of a server on the same processor would
+/// wait.
+#[derive(Clone, Debug, Default)]
+struct Partial {
+    bytes: Vec<u8>,
+    entries: u64,
+    hash: Box<blake3::Hasher>,
 }
 
 struct ServerCopy {
@@ -477,14 +487,13 @@ impl Copier {
             Todo::Release => server.was_held = piece.found,
             Todo::End => {}
             Todo::Read(reading) => {
-                let read = reading.take(piece).map_err(fault)?;
+                let read = reading.take(piece).map_err(|what| fault(&what))?;
                 let nanos = piece.bytes.len() as u64 * 1_000_000_000 / self.rate;
                 // What was missed while the client did something else is not made up for.
                 server.due = server.due.max(now) + Duration::from_nanos(nanos);
-                if let Some((segment, bytes)) = read {
-                    let file = describe(segment, &bytes).map_err(|what| fault(&what))?;
+                if let Some((file, bytes)) = read {
                     self.copied_bytes += file.bytes;
-                    self.known.insert((id, segment), file.clone());
+                    self.known.insert((id, file.id), file.clone());
                     self.stored.push_back(CopiedSegment { server: id, file, bytes });
                 }
                 server.todo = match reading.left.is_empty() {
@@ -498,22 +507,15 @@ impl Copier {
     }
 }
 
-/// Describes a segment's copy. The error says what is wrong with it.
-fn describe(id: u64, bytes: &[u8]) -> Result<SegmentFile, String> {
-    Ok(SegmentFile {
-        id,
-        bytes: bytes.len() as u64,
-        entries: contents::count(bytes)?,
-        blake3: blake3::hash(bytes).to_hex().to_string(),
-    })
-}
-
 impl Todo {
     /// Returns what reads these segments.
     fn read(cut: u64, round: usize, left: VecDeque<u64>) -> Self {
         match left.is_empty() {
             true => Self::Nothing,
-            false => Self::Read(Reading { cut, round, left, bytes: Vec::new(), attempts: 0 }),
+            false => {
+                let first = Partial::default();
+                Self::Read(Reading { cut, round, left, first, attempts: 0 })
+            }
         }
     }
 }
@@ -521,32 +523,42 @@ impl Todo {
 impl Reading {
     /// Takes an answer. Returns the segment that it completes, if it does. The error says what is
     /// wrong with the answer.
-    fn take(&mut self, piece: &CopiedPiece) -> Result<Option<(u64, Vec<u8>)>, &'static str> {
+    fn take(&mut self, piece: &CopiedPiece) -> Result<Option<(SegmentFile, Vec<u8>)>, String> {
         if !piece.found {
-            let is_gone = self.bytes.is_empty();
+            let is_gone = self.first.bytes.is_empty();
             match (is_gone, self.cut) {
                 (true, 0) => drop(self.left.pop_front()), // its entries are in others now
                 (true, _) => {
-                    return Err("it gave up the cut: it was not read for 10 s, or restarted");
+                    return Err("it gave up the cut: it was not read for 10 s, or restarted".into());
                 }
                 (false, _) => self.attempts += 1, // an answer was lost
             }
-            self.bytes.clear();
+            self.first = Partial::default();
             return match self.attempts < ATTEMPTS {
                 true => Ok(None),
-                false => Err("a segment could not be read: answers were lost again and again"),
+                false => {
+                    Err("a segment could not be read: answers were lost again and again".into())
+                }
             };
         }
-        self.bytes.extend_from_slice(&piece.bytes);
-        if piece.number != self.bytes.len() as u64 || self.bytes.len() > 2 * SEGMENT_BYTES {
-            return Err("it returned other entries than it was asked for");
+        let Partial { bytes, entries, hash } = &mut self.first;
+        // Each piece has whole entries.
+        *entries += contents::count(&piece.bytes).map_err(|what| {
+            format!("segment {}, from byte {}: {what}", self.left[0], bytes.len())
+        })?;
+        hash.update(&piece.bytes);
+        bytes.extend_from_slice(&piece.bytes);
+        if piece.number != bytes.len() as u64 || bytes.len() > 2 * SEGMENT_BYTES {
+            return Err("it returned other entries than it was asked for".into());
         }
         if piece.more {
             return Ok(None);
         }
         self.attempts = 0;
-        let segment = self.left.pop_front().expect("the one that is read");
-        Ok(Some((segment, std::mem::take(&mut self.bytes))))
+        let id = self.left.pop_front().expect("the one that is read");
+        let Partial { bytes, entries, hash } = std::mem::take(&mut self.first);
+        let blake3 = hash.finalize().to_hex().to_string();
+        Ok(Some((SegmentFile { id, bytes: bytes.len() as u64, entries, blake3 }, bytes)))
     }
 }
 
@@ -563,10 +575,10 @@ impl ServerCopy {
                 let wanted = segments.iter().filter(|id| !known.contains_key(&(self.id, **id)));
                 LogQuestion::Release(*cut, wanted.map(|&id| id.into()).collect())
             }
-            Todo::Read(Reading { cut, left, bytes, .. }) => LogQuestion::Read(CopyCursor {
+            Todo::Read(Reading { cut, left, first, .. }) => LogQuestion::Read(CopyCursor {
                 cut: (*cut).into(),
                 segment: left[0].into(),
-                from: u32::try_from(bytes.len()).expect("at most two segments").into(),
+                from: u32::try_from(first.bytes.len()).expect("at most two segments").into(),
             }),
         })
     }

@@ -20,6 +20,9 @@ const SHOW_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of segments that wait to be stored.
 const QUEUED: usize = 4;
 
+/// The increment that gives a thread the lowest priority.
+const LOWEST: i32 = 19;
+
 /// How a backup is made.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
@@ -112,6 +115,9 @@ fn run(
     thread::scope(|scope| {
         let (sender, segments) = sync_channel::<CopiedSegment>(QUEUED);
         let writer = scope.spawn(move || {
+            // Nothing waits for it, so it yields to servers and clients on the same processor. On
+            // Linux this concerns the calling thread alone. A refusal only makes them slower.
+            let _ = rustix::process::nice(LOWEST);
             segments.iter().try_for_each(|CopiedSegment { server, file, bytes }| {
                 folder.add_segment(server, &file, &bytes)?;
                 asker.unpark();
