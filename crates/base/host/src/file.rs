@@ -4,6 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Bytes of a call that writes. A kernel without preemption lets no other thread of the processor
+/// run before the call ends: that of a whole segment of a backup took 7 ms, for which a server's
+/// clients waited.
+const WRITE_BYTES: usize = 64 << 10;
+
 /// Replaces the file at `path` by one with these bytes, atomically and durably: a reader finds the
 /// old file or the new one, also after a power failure. Creates the folder if there is none.
 ///
@@ -23,7 +28,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let write = || {
         fs::create_dir_all(folder)?;
         let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
+        bytes.chunks(WRITE_BYTES).try_for_each(|piece| file.write_all(piece))?;
         file.sync_all()?;
         fs::rename(&new, path)?;
         File::open(folder)?.sync_all()

@@ -21,8 +21,8 @@ use std::collections::BTreeSet;
 pub const RECORD_AHEAD: Time = 100;
 
 /// The largest number of objects that an owner should remove in a row with [`Log::expire_due`]:
-/// about as much work as a slice of the cleaner.
-pub const EXPIRED_AT_ONCE: usize = 32;
+/// about as much work as half a slice of the cleaner.
+pub const EXPIRED_AT_ONCE: usize = 16;
 
 /// The log's time, and the objects that expire.
 #[derive(Debug, Default)]

@@ -20,6 +20,17 @@ pub(crate) struct Run {
     pub(crate) count: usize,
 }
 
+/// What is known of a huge page.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Page {
+    /// The kernel has it: it was never used, or was given back.
+    Given,
+    /// It was used since the last sweep.
+    Used,
+    /// It was free at the last sweep, and no seglet of it was taken since.
+    Unused,
+}
+
 /// The map of the arena. Seglet 0 is never used, so that no entry has address 0.
 pub(crate) struct Seglets {
     /// A bit for each seglet. It is set when the seglet is taken, is seglet 0, or lies behind the
@@ -27,8 +38,10 @@ pub(crate) struct Seglets {
     taken: Vec<u64>,
     /// Slot of the segment that owns the seglet.
     owner: Vec<u32>,
-    /// For each huge page, whether it was used after it was last returned to the kernel.
-    touched: Vec<bool>,
+    /// The state of each huge page.
+    pages: Vec<Page>,
+    /// The huge page at which a sweep goes on.
+    swept: usize,
     /// Index of the first word of `taken` that may have a free seglet. Low addresses are used
     /// first, so that memory that was never needed is never touched.
     lowest: usize,
@@ -46,7 +59,8 @@ impl Seglets {
         Self {
             taken,
             owner: vec![NO_OWNER; total + 1],
-            touched: vec![false; (total + 1).div_ceil(BLOCK_SEGLETS)],
+            pages: vec![Page::Given; (total + 1).div_ceil(BLOCK_SEGLETS)],
+            swept: 0,
             lowest: 0,
             free: total,
             total,
@@ -128,7 +142,7 @@ impl Seglets {
             assert!(self.is_free(seglet));
             self.taken[seglet / 64] |= 1 << (seglet % 64);
             self.owner[seglet] = owner;
-            self.touched[seglet / BLOCK_SEGLETS] = true;
+            self.pages[seglet / BLOCK_SEGLETS] = Page::Used;
         }
         self.free -= run.count;
     }
@@ -144,21 +158,34 @@ impl Seglets {
         self.lowest = self.lowest.min(run.first / 64);
     }
 
-    /// Returns the numbers of up to `limit` huge pages that were touched and are wholly free now,
-    /// and marks them as untouched.
-    pub(crate) fn take_untouched(&mut self, limit: usize) -> Vec<usize> {
-        let mut found = Vec::new();
-        for block in 0..self.touched.len() {
-            if found.len() == limit {
-                break;
-            }
-            let seglets = block * BLOCK_SEGLETS..((block + 1) * BLOCK_SEGLETS).min(self.end());
-            if self.touched[block] && seglets.clone().all(|seglet| self.is_free(seglet)) {
-                self.touched[block] = false;
-                found.push(block);
+    /// Continues the sweep by up to `limit` huge pages, until one has been free since the sweep
+    /// before: takes note that the kernel has it, and returns its number. `None` when there was no
+    /// such page among them.
+    pub(crate) fn sweep(&mut self, limit: usize) -> Option<usize> {
+        for page in self.swept..(self.swept + limit).min(self.pages.len()) {
+            self.swept = page + 1;
+            let mut seglets = page * BLOCK_SEGLETS..((page + 1) * BLOCK_SEGLETS).min(self.end());
+            match self.pages[page] {
+                Page::Unused => {
+                    self.pages[page] = Page::Given;
+                    return Some(page);
+                }
+                Page::Used if seglets.all(|seglet| self.is_free(seglet)) => {
+                    self.pages[page] = Page::Unused;
+                }
+                Page::Used | Page::Given => {}
             }
         }
-        found
+        None
+    }
+
+    /// Returns whether the sweep has come to the end; if so, the next begins.
+    pub(crate) fn end_sweep(&mut self) -> bool {
+        let is_over = self.swept == self.pages.len();
+        if is_over {
+            self.swept = 0;
+        }
+        is_over
     }
 
     fn next_free(&self, from: usize) -> Option<usize> {

@@ -13,8 +13,8 @@ use sprat_wire::tablet::table_of;
 use sprat_wire::transaction::PREPARED;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// The largest number of huge pages that one call returns to the kernel: each takes a system call.
-const RELEASES_MAX: usize = 16;
+/// The largest number of huge pages that one step of a sweep looks at.
+const SWEPT_MAX: usize = 64;
 
 /// A log's counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -106,15 +106,18 @@ impl Log {
         self.tables.stats(table)
     }
 
-    /// Gives huge pages that were used, and are wholly free now, back to the kernel: at most 32 MB
-    /// a call. Useful when a log has become much smaller. Returns the number of bytes given back.
-    pub fn release_free_memory(&mut self) -> usize {
-        let blocks = self.memory.seglets.take_untouched(RELEASES_MAX);
-        for &block in &blocks {
-            let end = ((block + 1) * HUGE_PAGE_BYTES).min(self.memory.bytes.len());
-            self.memory.bytes.release(block * HUGE_PAGE_BYTES..end);
+    /// Continues a sweep that gives memory back to the kernel: huge pages of which nothing was used
+    /// since the sweep before. Pages that are in use again soon stay, because each costs a write the
+    /// time in which the kernel fills it with zeros. Gives one page back at most, in some tens of
+    /// microseconds. Returns the bytes given back, and whether the sweep has come to its end.
+    pub fn sweep_free_memory(&mut self) -> (usize, bool) {
+        let mut given = 0;
+        if let Some(page) = self.memory.seglets.sweep(SWEPT_MAX) {
+            let end = ((page + 1) * HUGE_PAGE_BYTES).min(self.memory.bytes.len());
+            self.memory.bytes.release(page * HUGE_PAGE_BYTES..end);
+            given = end - page * HUGE_PAGE_BYTES;
         }
-        blocks.len() * HUGE_PAGE_BYTES
+        (given, self.memory.seglets.end_sweep())
     }
 
     /// Asserts the invariants that the crate documents: every count is exact and every entry is

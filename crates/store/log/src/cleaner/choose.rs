@@ -20,8 +20,14 @@ pub(super) const SURVIVORS_MAX: usize = 3;
 /// survivor, and one for the head that lists it.
 pub(super) const LEAST_ROOM: usize = 2;
 
-/// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
+/// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth;
+/// a half while enough memory is free.
 const IDLE_GAIN: usize = 16;
+const ROOMY_GAIN: usize = 2;
+
+/// Much of the memory in use is dead if more than half of it is, and more than this number of
+/// segments.
+const DEAD_SEGMENTS: usize = 2;
 
 /// The cleaner frees the segments that tombstones guard against once tombstones take more than a
 /// quarter of the memory that objects leave free.
@@ -77,14 +83,28 @@ impl Log {
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
+    /// Returns whether so much of the memory in use is dead that cleaning is worthwhile although
+    /// enough memory is free: objects may have expired, or a table may have been dropped.
+    fn is_mostly_dead(&self) -> bool {
+        let seglets = &self.memory.seglets;
+        let used = (seglets.total() - seglets.free()) * SEGLET_BYTES;
+        let dead = used.saturating_sub(self.object_bytes + self.tombstone_bytes);
+        dead > used / 2 && dead > DEAD_SEGMENTS * self.config.segment_bytes
+    }
+
     /// Returns the segment whose compaction frees the most for its cost, see [`score`]. `None` if
     /// no compaction is worthwhile.
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
-        if !forced && free >= self.idle_water {
-            return None;
+        let enough = !forced && free >= self.idle_water;
+        if enough {
+            self.cleaner.rest = self.cleaner.rest.saturating_sub(1);
+            if self.cleaner.rest > 0 || !self.is_mostly_dead() {
+                return None;
+            }
         }
         let idle = free >= self.low_water && !forced;
+        let least_gain = if enough { ROOMY_GAIN } else { IDLE_GAIN };
         let (position, reclaimed, memory) = (self.position, self.reclaimed, self.config.memory);
         let mut best = (0.0, NO_SLOT);
         for (slot, segment) in self.candidates() {
@@ -92,13 +112,16 @@ impl Log {
             let seglets = segment.seglets();
             let gain = seglets.saturating_sub(live.div_ceil(SEGLET_BYTES));
             let futile = live.saturating_add(SEGLET_BYTES / 4) > segment.futile_live;
-            if gain == 0 || futile || (idle && gain < seglets.div_ceil(IDLE_GAIN)) {
+            if gain == 0 || futile || (idle && gain < seglets.div_ceil(least_gain)) {
                 continue;
             }
             let score = score(live, seglets * SEGLET_BYTES, position - segment.written_at, memory);
             if score > best.0 {
                 best = (score, slot);
             }
+        }
+        if enough && best.1 == NO_SLOT {
+            self.cleaner.rest = self.memory.slot_count().min(CHOICE_SCAN_MAX);
         }
         (best.1 != NO_SLOT).then_some(best.1)
     }

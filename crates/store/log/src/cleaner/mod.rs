@@ -87,6 +87,9 @@ pub(crate) struct Cleaner {
     /// still to be examined.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
+    /// Number of choices to leave out while enough memory is free: as many as the segments that the
+    /// last one looked at in vain, so that idle time costs no more than a step for each.
+    pub(super) rest: usize,
     /// Whether no combination may begin, because a [cut](Log::cut) waits for the end of one.
     pub(crate) holds_combinations: bool,
     pub(super) stats: CleanerStats,
@@ -174,8 +177,15 @@ impl Log {
     /// ended.
     pub(crate) fn continue_combination(&mut self) -> bool {
         for _ in 0..CUT_SLICES {
-            if self.cleaner.combination.is_none() || !self.combine_step(&mut Budget::slice(), true)
-            {
+            if self.cleaner.combination.is_none() {
+                break;
+            }
+            let mut worked = self.combine_step(&mut Budget::slice(), true);
+            // It waits if the next segment is being compacted.
+            if !worked && self.cleaner.compaction.is_some() {
+                worked = self.compact_step(&mut Budget::slice(), false);
+            }
+            if !worked {
                 break;
             }
         }

@@ -55,12 +55,13 @@ use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 use stats::Counts;
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use timing::{Mark, Timing};
 use waiting::Waiting;
 
-/// The largest number of cleaner slices that one call of [`Service::work_idle`] runs.
-const IDLE_SLICES: usize = 4;
+/// Interval between two sweeps that give free memory back to the kernel. Memory that is free at two
+/// of them, and was not used between them, is given back.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The tablets that the coordinator has assigned to this server.
 #[derive(Default)]
@@ -163,6 +164,8 @@ pub struct Master<D: Disk> {
     counts: Counts,
     /// When the log next forgets the completions of clients that have been silent.
     age_at: Nanos,
+    /// When to go on with giving free memory back to the kernel.
+    sweep_at: Nanos,
     expiry_clock: ExpiryClock,
     /// Log position behind the last removal. A reply "not found" waits until the log is durable up
     /// to this position, since the object may have been removed.
@@ -222,6 +225,7 @@ impl<D: Disk> Master<D> {
             found: Vec::new(),
             counts: Counts::default(),
             age_at: Nanos(0),
+            sweep_at: Nanos(0),
             expiry_clock: ExpiryClock::default(),
             removed_at,
             stopped: None,
@@ -589,6 +593,13 @@ impl<D: Disk> Service for Master<D> {
                 self.loads.report(now, &self.log, tablets.as_deref().unwrap_or_default(), requests);
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
+        if now >= self.sweep_at {
+            let (given, is_over) = self.log.sweep_free_memory();
+            if is_over {
+                self.sweep_at = now + SWEEP_INTERVAL;
+            }
+            worked |= given > 0 || !is_over;
+        }
         worked |= self.copies.poll(now, &mut self.log);
         worked |= self.poll_feeds(now);
         worked |= self.log.order_step();
@@ -651,13 +662,15 @@ impl<D: Disk> Service for Master<D> {
             self.expiry_deadline().filter(|_| self.stopped.is_none()),
             self.copies.next_deadline(),
             self.feeds.next_deadline(),
+            Some(self.sweep_at),
             loads,
         ];
         deadlines.into_iter().flatten().min()
     }
 
     fn work_idle(&mut self) -> bool {
-        !self.log.clean(IDLE_SLICES).idle
+        // A request that arrives now waits for one slice only.
+        !self.log.clean(1).idle
     }
 
     #[inline]

@@ -329,6 +329,16 @@ impl SpratServer {
         Ok(client.server_stats(&server.locator)?)
     }
 
+    /// Queries one of the server's counters. Unparks the server.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has no counter of this name.
+    pub(crate) fn counter(&self, name: &str) -> Result<u64> {
+        let counters = self.counters()?;
+        let found = counters.iter().find(|counter| counter.name == name);
+        found.map(|counter| counter.value).with_context(|| format!("no counter `{name}`"))
+    }
+
     fn run(&mut self) -> Result<Duration> {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
         let process =

@@ -3,7 +3,7 @@
 use sprat_measure::load::Results;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::{Lab, Loaded, VALUE_BYTES, measure};
@@ -111,13 +111,13 @@ fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
     let mut target = server.connect(1)?;
     let workload = Workload::writes(u64::MAX, VALUE_BYTES);
     preload_range(target.as_mut(), &workload, 0..SAMPLE)?;
-    let object_bytes = counter(&server, "object_bytes")?;
+    let object_bytes = server.counter("object_bytes")?;
     let log_bytes = object_bytes as f64 / SAMPLE as f64;
-    let memory_bytes = counter(&server, "memory_bytes")?;
+    let memory_bytes = server.counter("memory_bytes")?;
     let keys = whole(memory_bytes as f64 * share / log_bytes);
     ensure!(keys > SAMPLE, "{memory_bytes} bytes of memory are too few to fill");
     preload_range(target.as_mut(), &workload, SAMPLE..keys)?;
-    let free_bytes = counter(&server, "memory_free_bytes")?;
+    let free_bytes = server.counter("memory_free_bytes")?;
     target.set_active(false);
     Ok(Filled { server, keys, free_bytes, log_bytes })
 }
@@ -138,17 +138,11 @@ fn age(target: &mut dyn LoadTarget, filled: &Filled, plan: &LoadPlan) -> Result<
     Ok(())
 }
 
-fn counter(server: &SpratServer, name: &str) -> Result<u64> {
-    let counters = server.counters()?;
-    let found = counters.iter().find(|counter| counter.name == name);
-    found.map(|counter| counter.value).with_context(|| format!("no counter `{name}`"))
-}
-
 fn moved(filled: &Filled) -> Result<u64> {
     let mut target = filled.server.connect(1)?;
     target.set_active(true);
-    let moved = counter(&filled.server, "cleaner_compacted_bytes_total")?
-        + counter(&filled.server, "cleaner_combined_bytes_total")?;
+    let moved = filled.server.counter("cleaner_compacted_bytes_total")?
+        + filled.server.counter("cleaner_combined_bytes_total")?;
     target.set_active(false);
     Ok(moved)
 }
