@@ -107,9 +107,9 @@ impl Log {
     }
 
     /// Continues a sweep that gives memory back to the kernel: huge pages of which nothing was used
-    /// since the sweep before. Pages that are in use again soon stay, because each costs a write the
-    /// time in which the kernel fills it with zeros. Gives one page back at most, in some tens of
-    /// microseconds. Returns the bytes given back, and whether the sweep has come to its end.
+    /// since the sweep before. Pages that are in use again soon stay, because each costs a write
+    /// the time in which the kernel fills it with zeros. Gives one page back at most, in some tens
+    /// of microseconds. Returns the bytes given back, and whether the sweep has come to its end.
     pub fn sweep_free_memory(&mut self) -> (usize, bool) {
         let mut given = 0;
         if let Some(page) = self.memory.seglets.sweep(SWEPT_MAX) {
