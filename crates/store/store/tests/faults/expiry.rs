@@ -2,6 +2,7 @@
 
 use crate::faults::world::{TABLE, World, master};
 use sprat_disk::{MemControl, MemDisk};
+use sprat_log::EXPIRED_AT_ONCE;
 use sprat_store::backup::Durability;
 use sprat_store::master::Master;
 use sprat_wire::expiry::Ttl;
@@ -139,7 +140,7 @@ fn memory_comes_back_without_requests() {
         assert_eq!(world.ask(&put(&key.to_le_bytes(), &value, millis)).status, Status::Ok);
     }
     world.pass(2000);
-    for _ in 0..4000 / 32 + 2 {
+    for _ in 0..4000 / EXPIRED_AT_ONCE + 2 {
         world.turn();
     }
     let stats = world.node.service().log().stats();
