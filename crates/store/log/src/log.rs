@@ -137,6 +137,8 @@ pub struct Log {
     pub(crate) prepared: PreparedEntries,
     pub(crate) expiry: Expiry,
     pub(crate) orders: Orders,
+    /// See [`Log::fields_changed_at`].
+    pub(crate) fields_changed_at: u64,
     pub(crate) evictions: Evictions,
     /// Tombstones by key, while the log is restored.
     pub(crate) tombstone_table: Option<Table>,
@@ -196,6 +198,7 @@ impl Log {
             prepared: PreparedEntries::default(),
             expiry: Expiry::default(),
             orders: Orders::default(),
+            fields_changed_at: 0,
             evictions: Evictions::default(),
             tombstone_table: None,
             head: NO_SLOT,

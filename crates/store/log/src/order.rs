@@ -312,6 +312,14 @@ impl Log {
         last
     }
 
+    /// Returns the position in the log behind the last entry that has replaced an object and has
+    /// another key in an order. Until everything before it is durable, no client may learn that an
+    /// object does not have the key that it had: a crash would bring that key back.
+    #[must_use]
+    pub fn fields_changed_at(&self) -> u64 {
+        self.fields_changed_at
+    }
+
     /// Returns the key of an object in an order of its table; `None` if it has none, or the table
     /// has no such order.
     #[must_use]
@@ -389,6 +397,7 @@ impl Log {
         if changed == 0 {
             return;
         }
+        self.fields_changed_at = self.position;
         let Self { orders, memory, table: hash_table, config, .. } = self;
         let entry = memory.entry(new);
         let table = entry.table;

@@ -721,7 +721,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies once the objects of a page are durable. An object that is missing from the page may
-    /// have been removed by an entry that is not durable.
+    /// have been removed, or have got another field in an index, by an entry that is not durable.
     pub(super) fn wait_for_found(
         &mut self,
         found: &[Ref],
@@ -729,7 +729,10 @@ impl<D: Disk> Master<D> {
         reply: Reply<MasterBody>,
     ) -> Outcome<MasterBody> {
         let durable = found.iter().all(|&found| self.is_revealed(found));
-        let position = if durable { self.removed_at } else { self.log.position() };
+        let position = match durable {
+            true => self.removed_at.max(self.log.fields_changed_at()),
+            false => self.log.position(),
+        };
         self.wait_for(position, id, reply)
     }
 
