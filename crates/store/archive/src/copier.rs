@@ -159,9 +159,8 @@ struct Reading {
     attempts: usize,
 }
 
-/// The entries of a segment that were read so far. They are counted and hashed piece by piece: that
-/// of a whole segment takes milliseconds, for which clients of a server on the same processor would
-/// wait.
+/// The entries of a segment that were read so far. They are counted and hashed piece by piece: a
+/// whole segment would take milliseconds, for which clients of a server on the same processor wait.
 #[derive(Clone, Debug, Default)]
 struct Partial {
     bytes: Vec<u8>,

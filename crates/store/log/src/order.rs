@@ -222,6 +222,7 @@ impl Log {
     /// there is nothing to do.
     pub fn order_step(&mut self) -> bool {
         let Self { orders, memory, table: hash_table, config, .. } = self;
+        let (position, fields_changed_at) = (self.position, &mut self.fields_changed_at);
         let mut all = orders
             .tables
             .iter_mut()
@@ -246,6 +247,10 @@ impl Log {
                 order.add(objects, hash_at(memory, config.seed, address), &memory.entry(address));
             }
             order.walked = (from | u64::MAX >> hash_table.depth(hash)).checked_add(1);
+        }
+        if order.walked.is_none() {
+            // Objects may have got other keys before the walk came to them.
+            *fields_changed_at = position;
         }
         true
     }
@@ -312,9 +317,9 @@ impl Log {
         last
     }
 
-    /// Returns the position in the log behind the last entry that has replaced an object and has
-    /// another key in an order. Until everything before it is durable, no client may learn that an
-    /// object does not have the key that it had: a crash would bring that key back.
+    /// Returns the position in the log behind the last entry that may have replaced an object and
+    /// has another key in an order. Until everything before it is durable, no client may learn that
+    /// an object does not have the key that it had: a crash would bring that key back.
     #[must_use]
     pub fn fields_changed_at(&self) -> u64 {
         self.fields_changed_at

@@ -42,6 +42,30 @@ fn ordered() -> Log {
     log
 }
 
+#[test]
+fn a_field_changes_where_an_object_gets_another() {
+    let mut log = ordered();
+    log.put(TABLE, b"key", b"aa 1").unwrap();
+    log.put(TABLE, b"key", b"aa 2").unwrap();
+    log.put(OTHER, b"key", b"bb").unwrap();
+    assert_eq!(log.fields_changed_at(), 0);
+    for value in [&b"bb"[..], b"-", b"cc"] {
+        log.put(TABLE, b"key", value).unwrap();
+        assert_eq!(log.fields_changed_at(), log.position());
+        log.put(TABLE, b"another", value).unwrap();
+    }
+}
+
+#[test]
+fn fields_may_have_changed_before_the_walk() {
+    let mut log = Log::new(config()).unwrap();
+    log.put(TABLE, b"key", b"aa").unwrap();
+    log.put(TABLE, b"key", b"bb").unwrap();
+    log.set_orders(&orders());
+    while log.order_step() {}
+    assert_eq!(log.fields_changed_at(), log.position());
+}
+
 /// Returns the keys and values of a range, page by page.
 fn pages(
     log: &Log,

@@ -594,11 +594,11 @@ impl<D: Disk> Service for Master<D> {
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
         if now >= self.sweep_at {
-            let (given, is_over) = self.log.sweep_free_memory();
+            let (_, is_over) = self.log.sweep_free_memory();
             if is_over {
                 self.sweep_at = now + SWEEP_INTERVAL;
             }
-            worked |= given > 0 || !is_over;
+            worked |= !is_over;
         }
         worked |= self.copies.poll(now, &mut self.log);
         worked |= self.poll_feeds(now);

@@ -42,7 +42,7 @@ const WRITES: u64 = 2_000;
 /// Share of the objects' log memory that is free when the memory counts as free again.
 const FREE: f64 = 0.9;
 
-/// The counter of it.
+/// The server's counter of free log memory.
 const FREE_BYTES: &str = "memory_free_bytes";
 
 /// How long to wait for the memory at most.
