@@ -504,6 +504,17 @@ impl Calls {
         None
     }
 
+    /// Notes that a server may have executed an operation, and tells the servers to which it is sent
+    /// from now on.
+    fn note_maybe_executed(&mut self, index: u32) {
+        let RequestSlot { pending, request, .. } = &mut self.entries[index as usize];
+        let pending = pending.as_mut().expect("an operation under way");
+        pending.maybe_executed = true;
+        if pending.repeats == RepeatRule::ById {
+            OperationId::mark_resent(&mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES]);
+        }
+    }
+
     /// Handles the answer to an operation, or the failure of its call. An answer of `None` cannot
     /// be parsed.
     fn end(
@@ -534,7 +545,15 @@ impl Calls {
                     self.doubted.push(table);
                     return self.retry(now, index);
                 }
-                if answer.is_some_and(|answer| answer.status == Status::Busy) {
+                if let Some(answer) = answer.filter(|answer| answer.status == Status::Busy) {
+                    if answer.more {
+                        self.note_maybe_executed(index);
+                        self.doubted.extend(pending.table);
+                        if !pending.may_repeat(now) && pending.repeats != RepeatRule::Freely {
+                            let pending = self.remove(index);
+                            return sink(pending.tag, Err(pending.timeout(now)));
+                        }
+                    }
                     return self.retry(now, index); // which ends it at its deadline
                 }
                 if let Some(answer) =
@@ -558,17 +577,12 @@ impl Calls {
                 );
             }
             Err(failure) => {
-                let RequestSlot { pending, request, .. } = &mut self.entries[index as usize];
-                let pending = pending.as_mut().expect("an operation under way");
-                pending.tries += 1;
                 if maybe_executed(&failure) {
-                    pending.maybe_executed = true;
-                    if pending.repeats == RepeatRule::ById {
-                        OperationId::mark_resent(
-                            &mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES],
-                        );
-                    }
+                    self.note_maybe_executed(index);
                 }
+                let pending = self.entries[index as usize].pending.as_mut();
+                let pending = pending.expect("an operation under way");
+                pending.tries += 1;
                 let pending = *pending;
                 self.doubted.extend(pending.table);
                 if pending.table.is_some() && is_silence(&failure) {

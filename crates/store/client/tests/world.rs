@@ -1,14 +1,14 @@
 //! A cluster in virtual time: a coordinator, two servers that answer, one that never does, and a
 //! client that expects all tables at the silent server.
 
-use sprat_client::Core;
+use sprat_client::{Core, Error};
 use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
 };
 use sprat_wire::op::{
-    Answer, Request, Status, TableRecord, TabletRecord, WhenFull, encode_answer, push_counter,
-    push_table,
+    Answer, Condition, Request, Status, TableRecord, TabletRecord, WhenFull, encode_answer,
+    push_counter, push_table,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -30,6 +30,9 @@ const CLIENT: u16 = 100;
 fn address(port: u16) -> SocketAddr {
     ([10, 0, 0, 1], port).into()
 }
+
+/// The port of a server that is being recovered.
+pub(crate) const RECOVERED: u16 = OTHER;
 
 /// The port of a server whose locator this client cannot use.
 pub(crate) const FOREIGN: u16 = 9;
@@ -62,6 +65,8 @@ struct Answers {
     places: Rc<RefCell<Vec<u16>>>,
     body: Vec<u8>,
     asked: u32,
+    /// The writes that the server was asked for: whether each says that it was sent before.
+    writes: Vec<bool>,
 }
 
 impl Handler for Answers {
@@ -69,10 +74,18 @@ impl Handler for Answers {
 
     fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
         self.asked += 1;
-        let Ok((request, _)) = Request::parse_with_id(payload) else {
+        let Ok((request, id)) = Request::parse_with_id(payload) else {
             panic!("the client sent no request")
         };
         self.body.clear();
+        if let Request::Write { .. } = request {
+            self.writes.push(id.expect("a write has an id").resent);
+            if self.port == RECOVERED {
+                // It has executed the write, and other servers recover its log.
+                let busy = encode_answer(Status::Busy, true, 0, 500);
+                return Outcome::Reply(Reply::new(busy.as_bytes(), Repeat::Retain));
+            }
+        }
         let status = match request {
             Request::LocateTable { table } => {
                 push_table(&mut self.body, &record(table, &self.places.borrow()));
@@ -85,6 +98,7 @@ impl Handler for Answers {
                 push_counter(&mut self.body, "bytes", 100 * u64::from(self.port));
                 Status::Ok
             }
+            Request::Write { .. } => Status::Ok,
             _ => Status::NotFound,
         };
         let header = encode_answer(status, false, 0, self.port.into());
@@ -119,7 +133,8 @@ impl World {
         let places = Rc::new(RefCell::new(vec![SILENT]));
         let node = |number: u16| {
             let places = Rc::clone(&places);
-            let answers = Answers { port: number, places, body: Vec::new(), asked: 0 };
+            let answers =
+                Answers { port: number, places, body: Vec::new(), asked: 0, writes: Vec::new() };
             (port(number), Endpoint::new(&Config::default(), number.into()), answers)
         };
         let nodes = [COORDINATOR, LIVELY, OTHER].map(node).into();
@@ -156,6 +171,48 @@ impl World {
         }
         assert!(matches!(ended, Some(Ok(Status::NotFound))), "{ended:?}");
         self.now.since(begun)
+    }
+
+    /// Makes the client expect a table at a server, and the coordinator know of that.
+    pub(crate) fn learn(&mut self, table: u32, port: u16) {
+        self.place(&[port]);
+        self.core.learn(&record(table, &[port])).expect("the locator is valid");
+    }
+
+    /// Writes to a table. Once a server was asked, the coordinator knows `next` as the table's
+    /// server.
+    pub(crate) fn write(
+        &mut self,
+        table: u32,
+        patience: Duration,
+        next: Option<u16>,
+    ) -> Result<Status, Error> {
+        let (condition, ttl) = (Condition::None, None);
+        let write = Request::Write { table, key: b"key", value: b"value", condition, ttl };
+        self.core
+            .submit(self.now, 1, &write, self.now + patience)
+            .expect("the client knows the table");
+        self.core.flush();
+        let mut ended = None;
+        while ended.is_none() {
+            self.step();
+            if self.nodes.iter().any(|(_, _, answers)| !answers.writes.is_empty())
+                && let Some(next) = next
+            {
+                self.place(&[next]);
+            }
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                ended = Some(answer.map(|answer| answer.status))
+            };
+            self.core.poll(self.now, sink).expect("the driver works");
+        }
+        ended.expect("just seen")
+    }
+
+    /// Returns the writes that a server was asked for: whether each says that it was sent before.
+    pub(crate) fn writes(&self, port: u16) -> &[bool] {
+        let node = self.nodes.iter().find(|(_, _, answers)| answers.port == port);
+        &node.expect("a server").2.writes
     }
 
     pub(crate) fn step(&mut self) {

@@ -245,6 +245,48 @@ fn a_standby_answers_only_who_leads() {
     assert_eq!((status, term, place), (Status::Ok, 1, b"fast+udp:host=10.0.0.1,port=1".to_vec()));
 }
 
+/// A regression test. A coordinator that did not know yet that it was deposed gave a backup its old
+/// catalog, before and after the cut of the servers in it; one of these had been replaced.
+#[test]
+fn a_deposed_leader_gives_no_copy_of_its_catalog() {
+    let copy = Request::CopyCatalog { server: 0, seen: &ClusterSeen::default() };
+    let soon = Duration::from_millis(20);
+    let mut world = World::new(2);
+    world.appoint(0);
+    world.run(LEADER_LEASE / 2);
+    world.appoint(1);
+    let server = world.enlist(1);
+    world.run(LEADER_LEASE / 4);
+    let old = world.ask(0, &Request::ListTables, soon).expect("it still answers");
+    assert_eq!(old.0, Status::Ok);
+    assert_eq!(world.ask(0, &copy, soon), None, "it must find out first whether it leads");
+    assert_eq!(world.ask(1, &copy, soon), None, "so must its successor");
+    // The successor finds that it leads.
+    world.valid[1].set(world.now + LEADER_LEASE + soon);
+    let (status, version, bytes) = world.ask(1, &copy, soon).expect("it is confirmed");
+    assert_eq!(status, Status::Ok);
+    let catalog = Catalog::<MetadataMemory>::from_copy(&bytes).expect("a copy");
+    assert!(catalog.version() == version && catalog.server(server).is_some());
+    // A server asks with the version that it has seen.
+    let of_server = Request::CopyCatalog { server, seen: &ClusterSeen::default() };
+    world.run(LEADER_LEASE / 4);
+    assert!(world.ask(1, &of_server, soon).is_some());
+    // A copy that waits when the leader learns that it was deposed is refused.
+    world.core.submit_to(world.now, 2, world.targets[0], &copy, world.now + LEADER_LEASE).unwrap();
+    world.core.flush();
+    world.run(STEP * 3);
+    world.mailboxes[0].depose(None);
+    let mut ended = None;
+    while ended.is_none() {
+        world.step();
+        let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+            ended = Some(answer.map(|answer| answer.status))
+        };
+        world.core.poll(world.now, sink).unwrap();
+    }
+    assert!(matches!(ended, Some(Ok(Status::NotLeading))), "{ended:?}");
+}
+
 #[test]
 fn an_expired_leader_grants_no_leases() {
     let mut world = World::new(1);

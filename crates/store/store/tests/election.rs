@@ -289,6 +289,24 @@ fn a_lease_counts_from_when_the_read_was_sent() {
 }
 
 #[test]
+fn a_leader_that_has_to_confirm_reads_the_register_at_once() {
+    let mut election = Election::new(5, "tcp:host=10.0.0.5,port=1".into());
+    let now = Nanos(0);
+    election.read(now, now, Some(None));
+    election.claimed(now, now, Some(Some(1)));
+    assert_eq!(election.next(now), ElectionAction::WaitUntil(now + HEARTBEAT));
+    let now = now + Duration::from_millis(1);
+    election.confirm();
+    assert_eq!(election.next(now), ElectionAction::Read);
+    election.read(now, now, None);
+    let ElectionAction::WaitUntil(again) = election.next(now) else { panic!("it does not wait") };
+    assert_eq!(election.next(again), ElectionAction::Read, "the register did not answer");
+    let leader = LeaderRecord { term: 1, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
+    election.read(again, again, Some(Some(leader)));
+    assert_eq!(election.next(again), ElectionAction::WaitUntil(again + HEARTBEAT));
+}
+
+#[test]
 fn a_leader_record_round_trips() {
     let value = LeaderRecord::encode(0xfeed, "tcp:host=::1,port=2");
     let leader = LeaderRecord { term: 3, life: 0xfeed, locator: "tcp:host=::1,port=2".into() };

@@ -195,7 +195,7 @@ impl SimCoordinator {
 impl Candidate {
     /// Continues the election; returns whether the coordinator has an update to handle.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
-        self.bridge.relay_resignation(now, &mut self.election);
+        self.bridge.relay(now, &mut self.election);
         self.take(now);
         if self.awaited.is_none() {
             self.begin(now, etcd, open.get());

@@ -22,6 +22,11 @@ pub const HEARTBEAT: Duration = Duration::from_millis(500);
 /// restart of etcd takes.
 pub const LEADER_LEASE: Duration = Duration::from_secs(3);
 
+/// How long a leader may act as leader by its own clock, which may run fast.
+pub(super) const OWN_LEASE: Duration = LEADER_LEASE
+    .checked_sub(LEADER_LEASE.checked_div(DRIFT).expect("not zero"))
+    .expect("a part of it");
+
 /// Interval at which followers ping the leader.
 pub const PING: Duration = Duration::from_millis(25);
 
@@ -139,9 +144,10 @@ enum State {
 /// values of [`term`](Self::term) and [`valid_until`](Self::valid_until) on to the coordinator's
 /// node.
 ///
-/// At most one coordinator acts as leader at any time, as long as clocks run apart by no more than
-/// [`DRIFT`]: a leader stops at [`valid_until`](Self::valid_until), and etcd refuses every change
-/// of the metadata that is not made in the latest term.
+/// etcd refuses every change of the metadata that is not made in the latest term. A leader of an
+/// earlier term, which does not know that it was deposed, stops at
+/// [`valid_until`](Self::valid_until), if clocks run apart by no more than [`DRIFT`]. Until then it
+/// answers from older metadata, unless it has to [confirm](Self::confirm) that it leads.
 #[derive(Debug)]
 pub struct Election {
     life: u64,
@@ -149,6 +155,8 @@ pub struct Election {
     state: State,
     /// The next action must not begin before this time.
     not_before: Nanos,
+    /// Whether the leader is to read the register at once.
+    confirms: bool,
     /// When the driver last called the election.
     stepped: Nanos,
     /// Times of the latest changes of leader.
@@ -166,6 +174,7 @@ impl Election {
             locator,
             state: State::Looking,
             not_before: Nanos(0),
+            confirms: false,
             stepped: Nanos(0),
             changes: VecDeque::new(),
             last_term: 0,
@@ -192,7 +201,7 @@ impl Election {
     #[must_use]
     pub fn valid_until(&self) -> Nanos {
         match self.state {
-            State::Leading { sent, .. } => sent + (LEADER_LEASE - LEADER_LEASE / DRIFT),
+            State::Leading { sent, .. } => sent + OWN_LEASE,
             _ => Nanos(0),
         }
     }
@@ -218,7 +227,7 @@ impl Election {
             State::Looking => ElectionAction::Read,
             State::Claiming { over } => ElectionAction::Claim { over: *over },
             State::Leading { sent, .. } => match *sent + HEARTBEAT {
-                due if due <= now => ElectionAction::Read,
+                due if due <= now || self.confirms => ElectionAction::Read,
                 due => ElectionAction::WaitUntil(due),
             },
             State::Following { leader, heard, ping_at, .. } => {
@@ -269,6 +278,7 @@ impl Election {
             return;
         };
         self.not_before = now;
+        self.confirms = false;
         match (found, &mut self.state) {
             (Some(leader), State::Leading { term, sent: confirmed }) if leader.term == *term => {
                 *confirmed = sent
@@ -320,6 +330,11 @@ impl Election {
             Some(PingReply { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
             Some(PingReply { leads: false, .. }) | None => {}
         }
+    }
+
+    /// Makes a leader read the register at once, to find out whether it still leads.
+    pub fn confirm(&mut self) {
+        self.confirms = true;
     }
 
     /// Reports that this coordinator gave up `term` by itself: it could not read the metadata, or

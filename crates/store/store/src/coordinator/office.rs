@@ -3,7 +3,7 @@
 //! end of its lease; the coordinator resigns when it has to start a new term.
 
 use super::catalog::Catalog;
-use super::election::Election;
+use super::election::{Election, OWN_LEASE};
 use super::metadata::Metadata;
 use sprat_host::lock;
 use sprat_net::Nanos;
@@ -39,6 +39,12 @@ impl LeaderLease {
         now < self.until()
     }
 
+    /// Returns whether the leader has found since `time` that it still leads.
+    #[must_use]
+    pub fn is_confirmed_since(&self, time: Nanos) -> bool {
+        self.until() >= time + OWN_LEASE
+    }
+
     /// Returns the time at which the lease ends, unless it is extended.
     #[must_use]
     pub fn until(&self) -> Nanos {
@@ -65,10 +71,12 @@ impl<M> LeaderUpdate<M> {
 struct Inner<M> {
     update: LeaderUpdate<M>,
     resigned: Option<u64>,
+    /// Whether the service waits until its lease is confirmed.
+    confirms: bool,
 }
 
 /// Carries changes of leader from the driver of an election to the coordinator's service, and
-/// resignations back. The driver and the service each hold a clone.
+/// resignations and requests for confirmation back. The driver and the service each hold a clone.
 ///
 /// The mailbox holds only the latest update: a deposition replaces an appointment that the service
 /// has not taken. The driver rings the bell of the coordinator's node after each update, so that
@@ -89,7 +97,7 @@ impl<M> Clone for LeaderMailbox<M> {
 impl<M> Default for LeaderMailbox<M> {
     fn default() -> Self {
         let update = LeaderUpdate { term: None, leader: None };
-        let inner = Arc::new(Mutex::new(Inner { update, resigned: None }));
+        let inner = Arc::new(Mutex::new(Inner { update, resigned: None, confirms: false }));
         Self { inner, updates: Arc::default() }
     }
 }
@@ -124,6 +132,12 @@ impl<M> LeaderMailbox<M> {
         self.change(|inner| inner.resigned = Some(term));
     }
 
+    /// Asks the driver to find out at once whether the coordinator still leads: called by the
+    /// service.
+    pub(super) fn confirm(&self) {
+        self.change(|inner| inner.confirms = true);
+    }
+
     /// Takes the latest update, if it is newer than number `seen`, and sets `seen` to its number.
     pub(super) fn take_update(&self, seen: &mut u64) -> Option<LeaderUpdate<M>> {
         let updates = self.updates.load(Ordering::Acquire);
@@ -139,12 +153,14 @@ impl<M> LeaderMailbox<M> {
 
 /// Keeps a coordinator's [`LeaderMailbox`] and its [`Election`] in step, for the election's driver.
 ///
-/// The driver calls [`relay_resignation`](Self::relay_resignation) before each step of the election
-/// and [`publish`](Self::publish) after it.
+/// The driver calls [`relay`](Self::relay) before each step of the election and
+/// [`publish`](Self::publish) after it.
 pub struct ElectionBridge<M> {
     mailbox: LeaderMailbox<M>,
     /// The term for which the coordinator was appointed, and its lease.
     appointed: Option<(u64, LeaderLease)>,
+    /// Whether the coordinator waits until its lease is extended.
+    confirms: bool,
     /// The term of the leader that was last reported to the coordinator; zero for an unknown
     /// leader.
     notified: Option<u64>,
@@ -154,20 +170,25 @@ impl<M: Metadata> ElectionBridge<M> {
     /// Makes a bridge that has published nothing yet.
     #[must_use]
     pub fn new(mailbox: LeaderMailbox<M>) -> Self {
-        Self { mailbox, appointed: None, notified: None }
+        Self { mailbox, appointed: None, confirms: false, notified: None }
     }
 
-    /// Passes a resignation of the coordinator on to the election.
-    pub fn relay_resignation(&self, now: Nanos, election: &mut Election) {
+    /// Passes a resignation of the coordinator on to the election, or its wish to be confirmed.
+    pub fn relay(&mut self, now: Nanos, election: &mut Election) {
         if let Some(term) = self.mailbox.take_resigned() {
             election.resigned(now, term);
+        }
+        if self.mailbox.change(|inner| std::mem::take(&mut inner.confirms)) {
+            self.confirms = true;
+            election.confirm();
         }
     }
 
     /// Notifies the coordinator of the election's state as of `now`. If the coordinator begins to
     /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from the
     /// term. Returns whether to ring the bell of the coordinator's node, because the mailbox has an
-    /// update or the lease has become valid again.
+    /// update, or the lease has become valid again, or it was extended and the coordinator waits for
+    /// that.
     pub fn publish(
         &mut self,
         now: Nanos,
@@ -178,8 +199,11 @@ impl<M: Metadata> ElectionBridge<M> {
         if let Some((appointed, valid)) = &self.appointed {
             let was_valid = valid.is_valid(now);
             if term == Some(*appointed) {
+                let before = valid.until();
                 valid.set(election.valid_until());
-                return !was_valid && valid.is_valid(now);
+                let confirmed = self.confirms && valid.until() > before;
+                self.confirms &= !confirmed;
+                return confirmed || !was_valid && valid.is_valid(now);
             }
             // This comes first, because the coordinator must grant no more leases.
             valid.set(Nanos(0));

@@ -4,7 +4,7 @@
 mod waiting;
 
 pub use self::waiting::{APPLY_TIMEOUT, MAX_WAITING, POLL};
-use self::waiting::{PendingChange, PendingPoll};
+use self::waiting::{PendingChange, PendingCopy, PendingPoll};
 use super::REMEDY;
 use super::catalog::{Catalog, Refusal};
 use super::election::TAKEOVER_GRACE;
@@ -68,6 +68,7 @@ pub struct Coordinator<M> {
     guests: AccessRules,
     polls: Vec<PendingPoll>,
     changes: Vec<PendingChange>,
+    copies: Vec<PendingCopy>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
     bodies: ResponseBuffers,
     requests: u64,
@@ -94,6 +95,7 @@ impl<M: Metadata> Coordinator<M> {
             guests: AccessRules::default(),
             polls: Vec::new(),
             changes: Vec::new(),
+            copies: Vec::new(),
             ready: VecDeque::new(),
             bodies: ResponseBuffers::default(),
             requests: 0,
@@ -311,11 +313,6 @@ impl<M: Metadata> Coordinator<M> {
             _ => Status::Refused,
         };
         Some(answer_text(&mut self.bodies, status, reason))
-    }
-
-    fn copy_catalog(&mut self) -> Outcome<u32> {
-        let copy = self.catalog.copy();
-        self.reply(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
     }
 
     /// Records that recovery must not use open heads of a live server's log below `segment`.
@@ -551,7 +548,9 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::CopyCatalog { server, seen } => match self.refuse_foreign(now, server, seen) {
                 Some(refused) => refused,
-                None => self.copy_catalog(),
+                // A server knows the latest version that it has seen.
+                None if server != 0 => self.copy_catalog(),
+                None => self.copy_confirmed(now, id),
             },
             Request::MoveTablet { table, to, range } => {
                 self.move_tablet(now, range.range().map(|range| Tablet { table, range }), to)

@@ -25,7 +25,7 @@ pub use body::{MAX_PINS, MasterBody};
 pub use inbox::{Command, Inbox, MasterAssignment, Outbox, RecoveryResult, inbox};
 pub use waiting::MAX_WAITING;
 
-use crate::answers::answer_text;
+use crate::answers::{answer, answer_text};
 use crate::backup::{Backup, Failed};
 use crate::expected::PrefetchQueue;
 use crate::guests::AccessRules;
@@ -47,7 +47,7 @@ pub use resolving::{SILENCE, TabletAddresses};
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{EventCounter, Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::expiry::Time;
 use sprat_wire::once::COMPLETION_RETENTION;
@@ -377,8 +377,21 @@ impl<D: Disk> Master<D> {
         self.stopped = Some(reason);
     }
 
-    /// Replies that this server takes no writes. If it is being recovered, the server that takes
-    /// over knows whether the operation was executed, so the client is to try again there.
+    /// Replies that an operation was executed and will not become durable here. If this server is
+    /// being recovered, the operation may have been recovered with it, so the client is to try again
+    /// at the server that takes over. It must not take the operation for one that was not executed:
+    /// this server may have sent replicas of it.
+    fn lost(&mut self) -> Outcome<MasterBody> {
+        if self.replicator().is_some_and(Replicator::is_fenced) {
+            self.counts.turned_away += 1;
+            let micros = operations::BUSY_MICROS.into();
+            return Outcome::Reply(answer(Status::Busy, true, 0, micros, Repeat::Retain));
+        }
+        self.writes_stopped()
+    }
+
+    /// Replies that this server takes no writes, and has not executed this one. If it is being
+    /// recovered, the client is to try again at the server that takes over.
     fn writes_stopped(&mut self) -> Outcome<MasterBody> {
         if self.replicator().is_some_and(Replicator::is_fenced) {
             self.counts.turned_away += 1;
@@ -627,7 +640,7 @@ impl<D: Disk> Service for Master<D> {
             if let Some(body) = waiter.reply.body() {
                 self.release(body);
             }
-            return Some((waiter.id, self.writes_stopped()));
+            return Some((waiter.id, self.lost()));
         }
         if self.is_bleak() {
             let waiter = self.waiting.abandon()?;

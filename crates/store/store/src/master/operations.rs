@@ -112,26 +112,10 @@ impl<D: Disk> Master<D> {
             let reason = "this is a server of objects; ask the coordinator";
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
         };
-        let Some(tablets) = &self.served.tablets else { return Outcome::Retry(BUSY_MICROS) };
-        let position = |first: Tablet| match request {
-            // The counts are of all the table's tablets on this server, so any position will do.
-            Request::TableStats { .. } => first.range.first,
-            _ => request.position(self.log.config().seed),
+        let tablet = match self.locate(request, table) {
+            Ok(tablet) => tablet,
+            Err(outcome) => return outcome,
         };
-        let Some((at, position)) = ServedTablets::find(tablets, table, position) else {
-            // The reply is retained: a late duplicate of this request must not be executed after
-            // the tablet has moved here.
-            return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
-        };
-        let tablet = tablets[at];
-        self.served.requests[at].count(position);
-        if !self.migration_sources.is_empty() {
-            let position = request.position(self.log.config().seed);
-            if self.migration_sources.holds_back(request, tablet, position) {
-                self.counts.turned_away += 1;
-                return Outcome::Retry(BUSY_MICROS);
-            }
-        }
         match self.access_rules.rights(id.requester(), table) {
             Some(Rights::Write) => {}
             Some(Rights::Read) if self.is_for_readers(request) => {}
@@ -157,20 +141,7 @@ impl<D: Disk> Master<D> {
         {
             return outcome;
         }
-        if self.log.has_prepared()
-            && let Some(outcome) = self.meets_lock(request)
-        {
-            return outcome;
-        }
-        if self.log.has_expiring() || request.has_ttl() {
-            // The thread may have been descheduled since the last iteration.
-            self.state_time(now);
-        }
-        if self.log.has_expiring()
-            && let Some((table, key)) = request.object()
-            && !matches!(request, Request::Prepare { .. })
-            && let Err(outcome) = self.expire(table, key)
-        {
+        if let Err(outcome) = self.settle_object(now, request) {
             return outcome;
         }
         let change = Change { id, table, operation };
@@ -210,6 +181,63 @@ impl<D: Disk> Master<D> {
         }
     }
 
+    /// Finds the tablet that a request concerns, and counts the request. The error is the reply: the
+    /// tablet is not here, or is just moving.
+    #[inline]
+    pub(super) fn locate(
+        &mut self,
+        request: &Request<'_>,
+        table: u32,
+    ) -> Result<Tablet, Outcome<MasterBody>> {
+        let Some(tablets) = &self.served.tablets else { return Err(Outcome::Retry(BUSY_MICROS)) };
+        let position = |first: Tablet| match request {
+            // The counts are of all the table's tablets on this server, so any position will do.
+            Request::TableStats { .. } => first.range.first,
+            _ => request.position(self.log.config().seed),
+        };
+        let Some((at, position)) = ServedTablets::find(tablets, table, position) else {
+            // The reply is retained: a late duplicate of this request must not be executed after
+            // the tablet has moved here.
+            return Err(Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain)));
+        };
+        let tablet = tablets[at];
+        self.served.requests[at].count(position);
+        if !self.migration_sources.is_empty() {
+            let position = request.position(self.log.config().seed);
+            if self.migration_sources.holds_back(request, tablet, position) {
+                self.counts.turned_away += 1;
+                return Err(Outcome::Retry(BUSY_MICROS));
+            }
+        }
+        Ok(tablet)
+    }
+
+    /// Makes sure that a request may meet its object: no transaction locks the object, and it has
+    /// not expired. The error is the reply.
+    #[inline]
+    pub(super) fn settle_object(
+        &mut self,
+        now: Nanos,
+        request: &Request<'_>,
+    ) -> Result<(), Outcome<MasterBody>> {
+        if self.log.has_prepared()
+            && let Some(outcome) = self.meets_lock(request)
+        {
+            return Err(outcome);
+        }
+        if self.log.has_expiring() || request.has_ttl() {
+            // The thread may have been descheduled since the last iteration.
+            self.state_time(now);
+        }
+        if self.log.has_expiring()
+            && let Some((table, key)) = request.object()
+            && !matches!(request, Request::Prepare { .. })
+        {
+            self.expire(table, key)?;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn read(&mut self, id: RequestId, table: u32, key: &[u8]) -> Outcome<MasterBody> {
         self.counts.reads += 1;
@@ -242,7 +270,7 @@ impl<D: Disk> Master<D> {
         condition: Condition,
     ) -> Outcome<MasterBody> {
         self.counts.writes += 1;
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         if condition != Condition::None
@@ -265,7 +293,7 @@ impl<D: Disk> Master<D> {
             return denied();
         }
         self.counts.writes += 1;
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         let Content { value, value_type, expires } = content;
@@ -273,9 +301,9 @@ impl<D: Disk> Master<D> {
         let entry = Entry { kind, successor, table, version, key, value, value_type, expires };
         let restored = self.seal_if_short(entry.encoded_len(), false);
         match restored.and_then(|()| self.log.adopt(&entry)) {
-            Ok(true) => self.note_change(change, key),
+            Ok(true) => self.note_change(change.table, key, change.operation),
             Ok(false) => {}
-            Err(log_full) => return self.log_full(log_full, change),
+            Err(log_full) => return self.log_full(log_full, change.operation),
         }
         let found = self.log.find(table, key).expect("this version or a later one");
         let version = self.log.entry(found).version;
@@ -295,7 +323,7 @@ impl<D: Disk> Master<D> {
         ttl: Option<Ttl>,
     ) -> Outcome<MasterBody> {
         self.counts.ttls += 1;
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         if let Err(outcome) = self.check(change, key, condition) {
@@ -317,7 +345,7 @@ impl<D: Disk> Master<D> {
         condition: Condition,
     ) -> Outcome<MasterBody> {
         self.counts.removes += 1;
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         if let Err(outcome) = self.check(change, key, condition) {
@@ -334,17 +362,17 @@ impl<D: Disk> Master<D> {
         match removed {
             Ok(Some(version)) => {
                 self.removed_at = self.log.position();
-                self.note_change(change, key);
+                self.note_change(change.table, key, change.operation);
                 self.acknowledge(change.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
             }
             Ok(None) => self.refuse(change, (key, None), Status::NotFound, 0),
-            Err(log_full) => self.log_full(log_full, change),
+            Err(log_full) => self.log_full(log_full, change.operation),
         }
     }
 
     fn increment(&mut self, change: &Change<'_>, key: &[u8], delta: Number) -> Outcome<MasterBody> {
         self.counts.increments += 1;
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         let found = self.log.find(change.table, key);
@@ -445,7 +473,7 @@ impl<D: Disk> Master<D> {
             .and_then(|()| self.log.complete_alone((change.table, key), operation, status, number))
         {
             Ok(()) => {
-                self.note_change(change, key);
+                self.note_change(change.table, key, change.operation);
                 self.acknowledge(change.id, reply)
             }
             Err(_) => Outcome::Retry(BUSY_MICROS),
@@ -483,20 +511,20 @@ impl<D: Disk> Master<D> {
         let put =
             put.and_then(|()| self.log.put_content(change.table, key, content, operation.as_ref()));
         self.mark(Mark::Found);
-        let written = put.map_err(|log_full| self.log_full(log_full, change))?;
-        self.note_change(change, key);
+        let written = put.map_err(|log_full| self.log_full(log_full, change.operation))?;
+        self.note_change(change.table, key, change.operation);
         Ok(written.version)
     }
 
     /// Records a change of an object or of a completion, for clients that watch the object's
     /// tablet, and for the server to which it is moving, if it is moving.
     #[inline]
-    fn note_change(&mut self, change: &Change<'_>, key: &[u8]) {
+    pub(super) fn note_change(&mut self, table: u32, key: &[u8], operation: Option<&OperationId>) {
         if !self.feeds.are_none() {
-            self.feeds.note(&self.log, change.table, key);
+            self.feeds.note(&self.log, table, key);
         }
         if !self.migration_sources.is_empty() {
-            self.migration_sources.note(&self.log, change.table, key, change.operation);
+            self.migration_sources.note(&self.log, table, key, operation);
         }
     }
 
@@ -536,15 +564,19 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    pub(super) fn log_full(&mut self, log_full: Full, change: &Change<'_>) -> Outcome<MasterBody> {
+    pub(super) fn log_full(
+        &mut self,
+        log_full: Full,
+        operation: Option<&OperationId>,
+    ) -> Outcome<MasterBody> {
         match log_full {
             // An earlier copy of the request may be executed once there is memory, so a repeated
             // operation cannot be answered with "not executed".
-            Full::Memory if change.operation.is_none_or(|operation| !operation.resent) => {
+            Full::Memory if operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
             }
-            Full::Disk if change.operation.is_none_or(|operation| !operation.resent) => {
+            Full::Disk if operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.turned_away += 1;
                 answer_text(&mut self.held.made, Status::DiskFull, &self.durable.full_disk())
             }
@@ -558,7 +590,10 @@ impl<D: Disk> Master<D> {
     /// Returns the reply to a change that could not be acknowledged; `None` if the change may
     /// proceed.
     #[inline]
-    pub(super) fn reject_change(&mut self, change: &Change<'_>) -> Option<Outcome<MasterBody>> {
+    pub(super) fn reject_change(
+        &mut self,
+        operation: Option<&OperationId>,
+    ) -> Option<Outcome<MasterBody>> {
         if self.stopped.is_some() {
             return Some(self.writes_stopped());
         }
@@ -570,9 +605,9 @@ impl<D: Disk> Master<D> {
             }
             // An earlier copy of the operation may be in another server's log, and count once that
             // log is recovered.
-            Outlook::Bleak => Some(
-                self.too_few_servers(change.operation.is_some_and(|operation| operation.resent)),
-            ),
+            Outlook::Bleak => {
+                Some(self.too_few_servers(operation.is_some_and(|operation| operation.resent)))
+            }
         }
     }
 
@@ -633,7 +668,7 @@ impl<D: Disk> Master<D> {
             if let Some(body) = reply.body() {
                 self.held.release(&mut self.log, body);
             }
-            return self.writes_stopped();
+            return self.lost();
         }
         if self.is_bleak() {
             if let Some(body) = reply.body() {

@@ -67,7 +67,7 @@ impl<D: Disk> Master<D> {
         if self.log.locked_key(&participant).is_some() {
             return self.acknowledge(change.id, prepared);
         }
-        if let Some(outcome) = self.reject_change(change) {
+        if let Some(outcome) = self.reject_change(change.operation) {
             return outcome;
         }
         if self.log.is_locked(table, key, plan.action().changes()) {
@@ -94,7 +94,7 @@ impl<D: Disk> Master<D> {
                 self.note_operation(&participant, Some(key));
                 self.acknowledge(change.id, prepared)
             }
-            Err(log_full) => self.log_full(log_full, change),
+            Err(log_full) => self.log_full(log_full, change.operation),
         }
     }
 
@@ -105,8 +105,7 @@ impl<D: Disk> Master<D> {
         participant: &Participant,
         decision: Decision,
     ) -> Outcome<MasterBody> {
-        let change = Change { id, table: participant.table, operation: None };
-        if let Some(outcome) = self.reject_change(&change) {
+        if let Some(outcome) = self.reject_change(None) {
             return outcome;
         }
         let Ok(state) = self.carry_out(participant, decision) else {

@@ -92,7 +92,7 @@ impl Thread {
 
     /// Carries out the election's next action, and informs the coordinator of the outcome.
     fn step(&mut self) {
-        self.bridge.relay_resignation(self.now(), &mut self.election);
+        self.bridge.relay(self.now(), &mut self.election);
         let sent = self.now();
         match self.election.next(sent) {
             ElectionAction::Read => {

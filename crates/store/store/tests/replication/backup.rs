@@ -39,6 +39,8 @@ pub(crate) struct Backup {
     segment_bytes: usize,
     /// Whether the backup refuses writes.
     pub(crate) full: bool,
+    /// Whether the backup lets another server recover the master's log.
+    pub(crate) fenced: bool,
     /// When the master's lease ends. A restarted backup does not know it, but waits for at least as
     /// long.
     pub(crate) lease: Nanos,
@@ -59,6 +61,7 @@ impl Backup {
             kept: BTreeMap::new(),
             segment_bytes,
             full: false,
+            fenced: false,
             lease: Nanos(0),
             refusals: 0,
             faulty: false,
@@ -147,6 +150,10 @@ impl Handler for Backup {
             let refused =
                 Reply::new(encode_answer(Status::Refused, false, 0, 0).as_bytes(), Repeat::Retain);
             return Outcome::Reply(refused.with_body(()));
+        }
+        if self.fenced {
+            let fenced = encode_answer(Status::Fenced, false, 0, 0);
+            return Outcome::Reply(Reply::new(fenced.as_bytes(), Repeat::Retain));
         }
         self.writes += u64::from(matches!(request, BackupRequest::Write { .. }));
         if self.faulty && self.writes.is_multiple_of(2) {

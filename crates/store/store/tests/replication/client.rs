@@ -34,6 +34,8 @@ pub(crate) struct Client {
     /// The refusals because too few servers are available: the reason, and whether the write may
     /// nevertheless have been executed.
     pub(crate) refused: Vec<(String, bool)>,
+    /// Number of answers that another server is to be asked whether the write was executed.
+    pub(crate) passed_on: u64,
     chance: u64,
     resting: bool,
 }
@@ -63,6 +65,7 @@ impl Client {
             known,
             acknowledged: 0,
             refused,
+            passed_on: 0,
             chance,
             resting: false,
         }
@@ -125,6 +128,10 @@ impl Handler for Client {
             let perhaps = answer.number != 0;
             self.refused.push((String::from_utf8_lossy(answer.body).into_owned(), perhaps));
             status = status.filter(|_| !perhaps);
+        }
+        if answer.is_some_and(|answer| answer.status == Status::Busy && answer.more) {
+            self.passed_on += 1;
+            status = None;
         }
         self.answered(key, number, status);
     }

@@ -247,6 +247,27 @@ fn full_backups_are_named() {
     assert!(matches!(world.recover_without(1), Verdict::Complete));
 }
 
+/// A regression test. The master had executed a write, some of its backups had it, and it could not
+/// become durable, because the master was being recovered. The master answered with `Retry`, and
+/// once its lease had ended with *busy* to the same batch: the client took the write for one that
+/// was not executed.
+#[test]
+fn a_write_that_was_executed_is_passed_on_when_the_master_is_recovered() {
+    for seed in 0..4 {
+        let mut world = World::new(seed, 2, 3);
+        world.stop_faults();
+        world.run(300);
+        let before = world.acknowledged();
+        assert!(before > 20 && world.passed_on() == 0);
+        world.set_fenced();
+        world.run(300);
+        let acknowledged = world.acknowledged();
+        assert!(acknowledged <= before + 1, "a write may have been durable already");
+        assert_eq!(world.passed_on(), 1, "the write that was under way");
+        assert!(matches!(world.recover_without(0), Verdict::Complete));
+    }
+}
+
 /// A backup says that it has a whole replica of a segment whose seal was sent to none. It is given
 /// up, and writes go on with others.
 #[test]

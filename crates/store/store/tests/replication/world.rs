@@ -312,6 +312,20 @@ impl World {
         }
     }
 
+    /// Makes all running backups let another server recover the master's log.
+    pub(crate) fn set_fenced(&mut self) {
+        for backup in &mut self.backups {
+            if let BackupState::Up(node) = backup {
+                node.service_mut().fenced = true;
+            }
+        }
+    }
+
+    /// Returns the number of writes for which the master referred to the server that takes over.
+    pub(crate) fn passed_on(&mut self) -> u64 {
+        self.client.service_mut().passed_on
+    }
+
     /// Makes a backup faulty: it says of replicas that are not whole that they are.
     pub(crate) fn make_faulty(&mut self, at: usize) {
         if let BackupState::Up(node) = &mut self.backups[at] {

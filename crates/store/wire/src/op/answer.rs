@@ -94,9 +94,11 @@ pub enum Status {
     /// still work; writes work again once there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
-    /// In the response to a batch: the server has not executed this operation; ask again. `number`:
-    /// the microseconds after which the server expects to execute it.
-    #[error("the server has not executed that operation of a batch")]
+    /// Ask again; `number`: the microseconds after which the server expects to execute the
+    /// operation. In the response to a batch, for an operation that the server has not executed.
+    /// With `more`: the server is being recovered, and the server that takes over has perhaps
+    /// executed the operation, or all operations of the batch.
+    #[error("the server has not executed that operation, or is being recovered")]
     Busy = 18,
     /// The operation of a transaction is aborted, or cannot be prepared because another transaction
     /// locks the object.

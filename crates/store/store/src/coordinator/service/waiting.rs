@@ -1,5 +1,6 @@
 //! The coordinator holds a server's poll until there are newer assignments, and a client's change
-//! until the servers concerned have applied it. It holds neither beyond a time limit.
+//! until the servers concerned have applied it. It holds neither beyond a time limit. It holds a
+//! client's request for the catalog until it knows that it still leads.
 
 use super::{BUSY_MICROS, Coordinator};
 use crate::answers::{answer, answer_text};
@@ -50,7 +51,35 @@ pub(super) struct PendingChange {
     table: Option<TableRecord>,
 }
 
+/// A client's request for the catalog, waiting until the coordinator is known to lead still.
+pub(super) struct PendingCopy {
+    id: RequestId,
+    arrived: Nanos,
+}
+
 impl<M: Metadata> Coordinator<M> {
+    /// Replies with a copy of the catalog that is not older than the request. A coordinator that was
+    /// deposed learns so up to [`LEADER_LEASE`](super::super::election::LEADER_LEASE) later; the
+    /// tablets in its catalog may have moved by then, and a backup of the servers that it names
+    /// would lack their objects.
+    pub(super) fn copy_confirmed(&mut self, now: Nanos, id: RequestId) -> Outcome<u32> {
+        let Some(candidacy) = &self.candidacy else { return self.copy_catalog() };
+        if !self.may_wait(id, self.copies.len(), self.copies.iter().map(|copy| copy.id)) {
+            return Outcome::Retry(BUSY_MICROS);
+        }
+        candidacy.mailbox.confirm();
+        self.copies.push(PendingCopy { id, arrived: now });
+        Outcome::Pending
+    }
+
+    /// Returns whether a session may have another request that waits, when `all` requests of that
+    /// kind wait, with these ids: as long as it has fewer than could still be added, so that no
+    /// client keeps others from making such requests.
+    fn may_wait(&self, id: RequestId, all: usize, ids: impl Iterator<Item = RequestId>) -> bool {
+        let own = ids.filter(|other| other.session() == id.session()).count();
+        own == 0 || own < MAX_WAITING.saturating_sub(all)
+    }
+
     /// Replies to a change once `servers` have applied the catalog's present version, or after
     /// [`APPLY_TIMEOUT`]. If the session has too many pending changes, asks it to retry.
     pub(super) fn await_applied(
@@ -62,10 +91,7 @@ impl<M: Metadata> Coordinator<M> {
     ) -> Outcome<u32> {
         servers.sort_unstable();
         servers.dedup();
-        // A session may have another pending change as long as it has fewer than could still be
-        // added, so that no client keeps others from making changes.
-        let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
-        if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
+        if !self.may_wait(id, self.changes.len(), self.changes.iter().map(|change| change.id)) {
             return Outcome::Retry(BUSY_MICROS);
         }
         let (version, until) = (self.catalog.version(), now + APPLY_TIMEOUT);
@@ -119,7 +145,7 @@ impl<M: Metadata> Coordinator<M> {
         self.reply(Status::Ok, version, |out| assignment.encode(out))
     }
 
-    /// Replies to the polls and changes that are due.
+    /// Replies to the polls, changes and copies that are due.
     pub(super) fn answer_due(&mut self, now: Nanos) {
         let version = self.catalog.version();
         let mut due = Vec::new();
@@ -139,6 +165,14 @@ impl<M: Metadata> Coordinator<M> {
             let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
+        let valid = self.candidacy.as_ref().map(|candidacy| candidacy.valid.clone());
+        let is_confirmed = |copy: &PendingCopy| {
+            valid.as_ref().is_none_or(|valid| valid.is_confirmed_since(copy.arrived))
+        };
+        let (copies, waiting) =
+            std::mem::take(&mut self.copies).into_iter().partition(is_confirmed);
+        self.copies = waiting;
+        self.reply_copies(copies, Self::copy_catalog);
         let members = &self.members;
         let mut done = Vec::new();
         self.changes.retain_mut(|change| {
@@ -157,19 +191,39 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Completes all pending requests when leadership is lost: polls fail with `NotLeading`;
-    /// changes, which are durable, succeed.
+    fn reply_copies(
+        &mut self,
+        copies: Vec<PendingCopy>,
+        reply: impl Fn(&mut Self) -> Outcome<u32>,
+    ) {
+        for PendingCopy { id, .. } in copies {
+            self.session = id.session();
+            let outcome = reply(self);
+            self.ready.push_back((id, outcome));
+        }
+    }
+
+    /// Completes all pending requests when leadership is lost: polls and copies fail with
+    /// `NotLeading`; changes, which are durable, succeed.
     pub(super) fn complete_all(&mut self) {
         for poll in std::mem::take(&mut self.polls) {
             self.session = poll.id.session();
             let outcome = self.not_leading();
             self.ready.push_back((poll.id, outcome));
         }
+        let copies = std::mem::take(&mut self.copies);
+        self.reply_copies(copies, Self::not_leading);
         for change in std::mem::take(&mut self.changes) {
             self.session = change.id.session();
             let outcome = self.reply_changed(change.table, change.version);
             self.ready.push_back((change.id, outcome));
         }
+    }
+
+    /// Replies with a copy of the catalog.
+    pub(super) fn copy_catalog(&mut self) -> Outcome<u32> {
+        let copy = self.catalog.copy();
+        self.reply(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
     }
 
     /// Replies that a change was made.
