@@ -34,6 +34,7 @@ mod memif;
 mod packet;
 mod power;
 mod rack;
+mod redis_command;
 mod request;
 mod segment_header;
 mod series;
@@ -72,6 +73,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("packet", packet::run),
     ("power", power::run),
     ("rack", rack::run),
+    ("redis_command", redis_command::run),
     ("request", request::run),
     ("segment_header", segment_header::run),
     ("series", series::run),

@@ -32,7 +32,7 @@ pub use figures::BridgeStats;
 pub use home::{Home, HomeRow};
 pub use keeper::{Delivered, HomeTable, KeyOperations, MemoryTable, ReadResult};
 pub use options::{HomeOptions, Options};
-pub use resp::{CommandParts, MAX_ARGUMENTS, MAX_COMMAND, RedisCommand, RedisReply, parse_command};
+pub use resp::{COMMAND_LIMITS, MAX_ARGUMENTS, RedisCommand};
 pub use running::RunningBridge;
 pub use scylla::statement::Consistency;
 pub use serve::{MAX_CONNECTIONS, MAX_REPLY, serve};

@@ -1,8 +1,9 @@
-//! A server for Redis clients (RESP2).
+//! A server for Redis clients.
 
 use crate::bridged::BridgedTable;
 use crate::error::Error;
-use crate::resp::{MAX_COMMAND, RedisCommand, RedisReply, parse_command};
+use crate::resp::{COMMAND_LIMITS, RedisCommand};
+use sprat_resp::{CommandReader, Next, Protocol, ReplyWriter};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,9 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 
 /// Limit on the bytes of values in one reply. A command whose reply would be longer gets an error.
 pub const MAX_REPLY: usize = 64 << 20;
+
+/// Bytes to receive at once.
+const RECEIVED: usize = 64 << 10;
 
 /// Pause after a failed accept: the system lacks some resource, or the client has gone.
 const REST: Duration = Duration::from_millis(50);
@@ -40,67 +44,73 @@ pub async fn serve(listener: TcpListener, table: BridgedTable) {
 
 async fn connection(mut stream: TcpStream, table: &BridgedTable) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut received, mut replies) = (Vec::new(), Vec::new());
+    let mut reader = CommandReader::new(COMMAND_LIMITS);
+    let (mut received, mut replies) = (vec![0; RECEIVED], Vec::new());
     loop {
-        let mut begin = 0;
         loop {
-            let parts = match parse_command(&received[begin..]) {
-                Ok(Some(parts)) => parts,
-                Ok(None) => break,
+            let mut writer = ReplyWriter::new(&mut replies, Protocol::Resp2);
+            match reader.next() {
+                Ok(Next::Incomplete) => break,
+                Ok(Next::Refused(excess)) => writer.error(excess.to_string()),
+                Ok(Next::Command(command)) => match RedisCommand::of(command) {
+                    Ok(RedisCommand::Quit) => {
+                        writer.simple("OK");
+                        return stream.write_all(&replies).await;
+                    }
+                    Ok(command) => execute(table, command, &mut writer)
+                        .await
+                        .unwrap_or_else(|why| writer.error(format!("ERR {why}"))),
+                    Err(why) => writer.error(why),
+                },
                 Err(why) => {
-                    RedisReply::Error(why.to_owned()).encode(&mut replies);
+                    writer.error(why.to_string());
                     return stream.write_all(&replies).await;
                 }
-            };
-            let reply = match RedisCommand::from_parts(&parts.parts) {
-                Ok(RedisCommand::Quit) => {
-                    RedisReply::Simple("OK").encode(&mut replies);
-                    return stream.write_all(&replies).await;
-                }
-                Ok(command) => execute(table, command)
-                    .await
-                    .unwrap_or_else(|why| RedisReply::Error(format!("ERR {why}"))),
-                Err(why) => RedisReply::Error(why),
-            };
-            reply.encode(&mut replies);
-            begin += parts.len;
+            }
             // A client that sends many commands and reads no replies has to wait here.
-            if replies.len() > MAX_COMMAND {
+            if replies.len() > COMMAND_LIMITS.command {
                 stream.write_all(&replies).await?;
                 replies.clear();
             }
         }
-        received.drain(..begin);
         stream.write_all(&replies).await?;
         replies.clear();
-        if stream.read_buf(&mut received).await? == 0 {
-            return Ok(());
+        match stream.read(&mut received).await? {
+            0 => return Ok(()),
+            len => reader.extend(&received[..len]),
         }
     }
 }
 
-async fn execute(table: &BridgedTable, command: RedisCommand<'_>) -> Result<RedisReply, Error> {
-    Ok(match command {
-        RedisCommand::Ping(None) => RedisReply::Simple("PONG"),
-        RedisCommand::Ping(Some(text)) => RedisReply::Bulk(Some(text.to_vec())),
-        RedisCommand::Get(key) => RedisReply::Bulk(table.get(key).await?),
+/// Executes a command and writes the reply, unless there is an error.
+async fn execute(
+    table: &BridgedTable,
+    command: RedisCommand<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), Error> {
+    match command {
+        RedisCommand::Ping(None) => reply.simple("PONG"),
+        RedisCommand::Ping(Some(text)) => reply.bulk(text),
+        RedisCommand::Get(key) => reply_with_value(reply, table.get(key).await?),
         RedisCommand::Mget(keys) => {
             let (mut all, mut bytes) = (Vec::with_capacity(keys.len()), 0);
             for key in keys {
                 let value = table.get(key).await?;
                 bytes += value.as_ref().map_or(0, Vec::len);
                 if bytes > MAX_REPLY {
-                    return Ok(RedisReply::Error(format!(
+                    reply.error(format!(
                         "ERR the answer is longer than {MAX_REPLY} bytes; ask for fewer keys"
-                    )));
+                    ));
+                    return Ok(());
                 }
-                all.push(RedisReply::Bulk(value));
+                all.push(value);
             }
-            RedisReply::Array(all)
+            reply.array(all.len());
+            all.into_iter().for_each(|value| reply_with_value(reply, value));
         }
         RedisCommand::Set(key, value) => {
             table.put(key, value).await?;
-            RedisReply::Simple("OK")
+            reply.simple("OK");
         }
         RedisCommand::Del(keys) => {
             let mut there = 0;
@@ -108,11 +118,19 @@ async fn execute(table: &BridgedTable, command: RedisCommand<'_>) -> Result<Redi
                 there += i64::from(table.get(key).await?.is_some());
                 table.delete(key).await?;
             }
-            RedisReply::Integer(there)
+            reply.integer(there);
         }
-        RedisCommand::Info => RedisReply::Bulk(Some(info(table).into_bytes())),
-        RedisCommand::Command | RedisCommand::Quit => RedisReply::Array(Vec::new()),
-    })
+        RedisCommand::Info => reply.bulk(info(table).as_bytes()),
+        RedisCommand::Command | RedisCommand::Quit => reply.array(0),
+    }
+    Ok(())
+}
+
+fn reply_with_value(reply: &mut ReplyWriter<'_>, value: Option<Vec<u8>>) {
+    match value {
+        Some(value) => reply.bulk(&value),
+        None => reply.null(),
+    }
 }
 
 fn info(table: &BridgedTable) -> String {

@@ -504,8 +504,8 @@ impl Calls {
         None
     }
 
-    /// Notes that a server may have executed an operation, and tells the servers to which it is sent
-    /// from now on.
+    /// Notes that a server may have executed an operation, and tells the servers to which it is
+    /// sent from now on.
     fn note_maybe_executed(&mut self, index: u32) {
         let RequestSlot { pending, request, .. } = &mut self.entries[index as usize];
         let pending = pending.as_mut().expect("an operation under way");

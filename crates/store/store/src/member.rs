@@ -5,11 +5,10 @@ use crate::answers::denied;
 use crate::master::{self, KnownServers, Master};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
-use sprat_net::{Figure, Nanos};
+use sprat_net::{Figure, Nanos, Sources};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::op::BackupRequest;
-use std::os::fd::BorrowedFd;
 
 /// Keeps replicas for other masters. [`crate::replication`] describes the masters' side.
 pub trait ReplicaStore: Service<Body = u32> {
@@ -162,7 +161,16 @@ impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
 
     /// Returns the replica store's descriptor, because a master whose log is on other servers has
     /// no disk.
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.replicas.poll_fd()
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        self.master.sources(sources);
+        self.replicas.sources(sources);
+    }
+
+    fn drain(&mut self) {
+        self.master.drain();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.master.is_idle()
     }
 }

@@ -3,14 +3,13 @@
 //! The node owns time and the network; the service sees only what it is handed. So the same service
 //! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Figure, Nanos, StampedTx, Transmit, stamp};
+use sprat_net::{Driver, Figure, Nanos, Sources, StampedTx, Transmit, stamp};
 use sprat_rpc::{
     CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId,
     SessionId,
 };
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 
 /// The service of a node: a [`Handler`] of requests that also has work of its own.
 ///
@@ -18,9 +17,9 @@ use std::os::fd::BorrowedFd;
 /// [`poll`](Self::poll), [`take_ready`](Self::take_ready) until it returns `None`, and
 /// [`call`](Self::call). When nothing was done, the node's owner may call
 /// [`work_idle`](Self::work_idle). When that does nothing either, the owner sleeps until a packet
-/// arrives, [`poll_fd`](Self::poll_fd) becomes readable, or [`next_deadline`](Self::next_deadline)
-/// has passed. No method may block, except that a coordinator waits, for a bounded time, for its
-/// metadata.
+/// arrives, one of its [`sources`](Self::sources) becomes readable, or
+/// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
+/// coordinator waits, for a bounded time, for its metadata.
 pub trait Service: Handler {
     /// Does the work that is due apart from requests; returns whether there was such work.
     fn poll(&mut self, now: Nanos) -> bool;
@@ -76,9 +75,17 @@ pub trait Service: Handler {
         let _ = figures;
     }
 
-    /// Returns a descriptor that becomes readable when [`poll`](Self::poll) has something to do.
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// Adds the descriptors that become readable when [`poll`](Self::poll) has something to do.
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        let _ = sources;
+    }
+
+    /// Makes the service take nothing new from peers that it serves apart from the node's endpoint.
+    fn drain(&mut self) {}
+
+    /// Returns whether nothing has still to be sent to such peers.
+    fn is_idle(&self) -> bool {
+        true
     }
 }
 
@@ -242,11 +249,12 @@ impl<D: Driver, S: Service> Node<D, S> {
     /// Makes the node refuse new sessions and requests; requests under way are still answered.
     pub fn drain(&mut self) {
         self.endpoint.drain();
+        self.service.drain();
     }
 
     /// Returns whether no request from a client, and no call of the service, is under way.
     pub fn is_idle(&self) -> bool {
-        self.endpoint.is_idle()
+        self.endpoint.is_idle() && self.service.is_idle()
     }
 
     /// Ends every session of a client with this node, and notifies the clients.

@@ -20,6 +20,7 @@ mod once;
 mod questions;
 mod ranges;
 mod recovery;
+mod redis;
 mod replicas;
 mod replication;
 mod roles;

@@ -5,10 +5,10 @@ use toml::{Table, Value};
 
 /// The crates, the lowest row first. A crate may use only crates of lower rows.
 pub const ROWS: &[&[&str]] = &[
-    &["wire", "chance", "units", "host", "testing"],
+    &["wire", "chance", "units", "host", "testing", "resp"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
     &["rpc", "log", "transfer", "http", "vector", "grapedr"],
-    &["client", "rack", "grape"],
+    &["client", "redis", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
     &["archive"],
     &["sim", "objects", "browser", "provision", "tune", "power", "measure"],
@@ -31,13 +31,14 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "base",
         uses: &[],
-        crates: &["chance", "units", "host", "testing", "disk", "net"],
+        crates: &["chance", "units", "host", "testing", "resp", "disk", "net"],
     },
     Group {
         name: "store",
         uses: &["base"],
         crates: &[
-            "wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "archive", "check",
+            "wire", "key", "rpc", "log", "client", "redis", "store", "transfer", "sim", "archive",
+            "check",
         ],
     },
     Group {

@@ -187,8 +187,8 @@ impl<M: Metadata> ElectionBridge<M> {
     /// Notifies the coordinator of the election's state as of `now`. If the coordinator begins to
     /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from the
     /// term. Returns whether to ring the bell of the coordinator's node, because the mailbox has an
-    /// update, or the lease has become valid again, or it was extended and the coordinator waits for
-    /// that.
+    /// update, or the lease has become valid again, or it was extended and the coordinator waits
+    /// for that.
     pub fn publish(
         &mut self,
         now: Nanos,

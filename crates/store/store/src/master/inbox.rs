@@ -66,6 +66,9 @@ pub enum Command {
     /// The tablets of a table, in answer to a [wanted](Outbox::take_wanted_table) table, are at
     /// these addresses.
     Located(u32, TabletAddresses),
+    /// The table of a database of Redis clients, for which the [`Front`](sprat_redis::Front) has
+    /// asked.
+    RedisTable(usize, u32),
     /// Send the master's counters, and the network's, to this sender.
     Stats(Sender<Vec<Figure>>),
 }

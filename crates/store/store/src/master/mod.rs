@@ -15,6 +15,7 @@ mod operations;
 mod pace;
 mod ranges;
 mod recoveries;
+mod redis;
 mod resolving;
 mod stats;
 mod timing;
@@ -46,7 +47,8 @@ use resolving::Resolver;
 pub use resolving::{SILENCE, TabletAddresses};
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
-use sprat_net::{EventCounter, Figure, Nanos};
+use sprat_net::{EventCounter, Figure, Nanos, Sources};
+use sprat_redis::Front;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::expiry::Time;
@@ -54,7 +56,6 @@ use sprat_wire::once::COMPLETION_RETENTION;
 use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 use stats::Counts;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use timing::{Mark, Timing};
 use waiting::Waiting;
@@ -150,6 +151,8 @@ pub struct Master<D: Disk> {
     held: HeldBodies,
     prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
     access_rules: AccessRules,
+    /// The server's Redis clients, if it serves any.
+    redis: Option<Box<Front>>,
     copies: LogCopies,
     /// While a batch is executed: the log position for which its answers must wait, as far as it is
     /// known.
@@ -218,6 +221,7 @@ impl<D: Disk> Master<D> {
             held: HeldBodies::default(),
             prefetch_queue: PrefetchQueue::default(),
             access_rules: AccessRules::default(),
+            redis: None,
             copies: LogCopies::default(),
             batch_position: None,
             commits_last: false,
@@ -378,9 +382,9 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies that an operation was executed and will not become durable here. If this server is
-    /// being recovered, the operation may have been recovered with it, so the client is to try again
-    /// at the server that takes over. It must not take the operation for one that was not executed:
-    /// this server may have sent replicas of it.
+    /// being recovered, the operation may have been recovered with it, so the client is to try
+    /// again at the server that takes over. It must not take the operation for one that was not
+    /// executed: this server may have sent replicas of it.
     fn lost(&mut self) -> Outcome<MasterBody> {
         if self.replicator().is_some_and(Replicator::is_fenced) {
             self.counts.turned_away += 1;
@@ -512,6 +516,11 @@ impl<D: Disk> Master<D> {
             }
             Command::Located(table, addresses) => self.resolver.located(table, addresses),
             Command::Stats(reply) => self.counter_requests.add_command(reply),
+            Command::RedisTable(database, table) => {
+                if let Some(front) = &mut self.redis {
+                    front.set_table(database, table);
+                }
+            }
         }
     }
 }
@@ -593,6 +602,8 @@ impl<D: Disk> Service for Master<D> {
         if let Some(segment) = self.replicator().and_then(Replicator::min_open) {
             self.inbox.wants_min_open(segment);
         }
+        // Before the log is written, so that what clients change now is written now.
+        worked |= self.turn_redis(now);
         if self.stopped.is_none() {
             match self.durable.poll(now, &mut self.log) {
                 Ok(progressed) => worked |= progressed,
@@ -621,6 +632,7 @@ impl<D: Disk> Service for Master<D> {
             self.note_evicted();
             worked |= self.poll_decisions(now) | self.poll_resolver(now) | self.poll_expiry(now);
         }
+        worked |= self.reply_to_redis(now);
         worked
             | (self.recoveries.has_forgotten()
                 && self.migration_targets.poll(&mut self.log, &self.inbox))
@@ -675,6 +687,7 @@ impl<D: Disk> Service for Master<D> {
             self.expiry_deadline().filter(|_| self.stopped.is_none()),
             self.copies.next_deadline(),
             self.feeds.next_deadline(),
+            self.redis.as_ref().and_then(|front| front.next_deadline()),
             Some(self.sweep_at),
             loads,
         ];
@@ -721,7 +734,18 @@ impl<D: Disk> Service for Master<D> {
         );
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.durable.poll_fd()
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        sources.extend(self.durable.poll_fd());
+        sources.extend(self.redis.as_ref().map(|front| front.fd()));
+    }
+
+    fn drain(&mut self) {
+        if let Some(front) = &mut self.redis {
+            front.drain();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.redis.as_ref().is_none_or(|front| front.is_idle())
     }
 }

@@ -181,8 +181,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Finds the tablet that a request concerns, and counts the request. The error is the reply: the
-    /// tablet is not here, or is just moving.
+    /// Finds the tablet that a request concerns, and counts the request. The error is the reply:
+    /// the tablet is not here, or is just moving.
     #[inline]
     pub(super) fn locate(
         &mut self,
@@ -642,12 +642,21 @@ impl<D: Disk> Master<D> {
         if self.durable.is_nothing() {
             return Outcome::Reply(reply);
         }
-        let position = match found {
-            Some(found) if self.is_revealed(found) => return Outcome::Reply(reply),
+        match self.position_of(found) {
+            0 => Outcome::Reply(reply),
+            position => self.wait_for(position, id, reply),
+        }
+    }
+
+    /// Returns the log position for which a reply must wait that reveals an object, or that there
+    /// is none; zero if it need not wait.
+    #[inline]
+    pub(super) fn position_of(&self, found: Option<Ref>) -> u64 {
+        match found {
+            Some(found) if self.is_revealed(found) => 0,
             Some(_) => self.log.position(),
             None => self.removed_at,
-        };
-        self.wait_for(position, id, reply)
+        }
     }
 
     pub(super) fn wait_for(
@@ -763,12 +772,15 @@ impl<D: Disk> Master<D> {
         id: RequestId,
         reply: Reply<MasterBody>,
     ) -> Outcome<MasterBody> {
-        let durable = found.iter().all(|&found| self.is_revealed(found));
-        let position = match durable {
+        self.wait_for(self.position_of_page(found), id, reply)
+    }
+
+    /// Returns the log position for which a reply must wait that reveals a page of objects.
+    pub(super) fn position_of_page(&self, found: &[Ref]) -> u64 {
+        match found.iter().all(|&found| self.is_revealed(found)) {
             true => self.removed_at.max(self.log.fields_changed_at()),
             false => self.log.position(),
-        };
-        self.wait_for(position, id, reply)
+        }
     }
 
     fn table_stats(&mut self, id: RequestId, table: u32) -> Outcome<MasterBody> {

@@ -59,12 +59,11 @@ use leases::Leases;
 use read::Reads;
 use report::Counts;
 use sprat_disk::Disk;
-use sprat_net::{Figure, Nanos};
+use sprat_net::{Figure, Nanos, Sources};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use write::{PendingWrites, Piece};
 
@@ -91,7 +90,7 @@ const BUSY_MICROS: u32 = 1_000;
 /// The node's loop drives it, as part of a [`member`](crate::member): requests come in through
 /// [`Handler::request`], [`poll`](Service::poll) writes, reads and completes pending requests, and
 /// the loop sleeps until [`next_deadline`](Service::next_deadline) or an event on
-/// [`poll_fd`](Service::poll_fd). It never blocks, except in [`open`](Self::open) and
+/// [`sources`](Service::sources). It never blocks, except in [`open`](Self::open) and
 /// [`close`](Self::close). Its memory is bounded: staged writes by [`MAX_STAGED`], replicas that
 /// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]. A request beyond a limit waits, is
 /// answered with a retry, or is refused.
@@ -347,8 +346,8 @@ impl<D: Disk> Service for Replicas<D> {
         Some(self.fences_deadline().map_or(next, |end| next.min(end)))
     }
 
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.backup.poll_fd()
+    fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
+        sources.extend(self.backup.poll_fd());
     }
 }
 

@@ -6,6 +6,7 @@
 //! data threads         nodes: a master with its backup, or with replicas of others
 //! control threads      one for each data thread: enlists, and passes assignments to the master
 //! catalog threads      one for each data thread with a directory: writes copies of the catalog
+//! tables thread        makes the tables of Redis clients' databases
 //! metrics thread       answers HTTP
 //! ```
 
@@ -16,6 +17,7 @@ mod guard;
 mod metrics;
 mod nodes;
 mod open;
+mod redis;
 mod run;
 mod seed;
 
@@ -30,6 +32,7 @@ use crate::coordinator::{
 use crate::data_dir::{DataDir, Identity};
 use crate::node::{Node, Service};
 use error::ThreadResult;
+use redis::RedisListener;
 use run::{NodeHandle, Runner};
 use seed::random;
 use sprat_net::bypass::DeviceShare;
@@ -145,6 +148,8 @@ pub struct Server {
     pub coordinator: Locators,
     /// The nodes that hold objects; none if this is only a coordinator.
     pub nodes: Vec<DataNode>,
+    /// Where Redis clients reach the objects; `None` if they do not.
+    pub redis: Option<SocketAddr>,
     /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     metrics_server: Option<metrics::Handle>,
@@ -277,6 +282,8 @@ impl Server {
         };
         dirs.iter().flatten().try_for_each(|dir| dir.check_kind(options.copies))?;
         check_cluster(options, &listen)?;
+        let redis = options.redis.map(|address| RedisListener::open(options, address));
+        let redis = redis.transpose()?;
         let (ended, ends) = channel();
         let mut server = Self::empty(coordinator.clone(), ends, &options.guard);
         if options.embedded {
@@ -299,7 +306,7 @@ impl Server {
             };
             server.coordinator = started?.0.into();
         }
-        if let Err(error) = server.start_nodes(options, &listen, &mut dirs, &ended) {
+        if let Err(error) = server.start_nodes(options, (&listen, redis), &mut dirs, &ended) {
             server.stopper().stop();
             server.join();
             return Err(error);
@@ -318,6 +325,7 @@ impl Server {
             ends,
             coordinator,
             nodes: Vec::new(),
+            redis: None,
             metrics: None,
             metrics_server: None,
         }

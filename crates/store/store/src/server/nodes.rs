@@ -3,9 +3,10 @@
 //! the kernel.
 
 use super::agent::{self, Link};
+use super::redis::RedisListener;
 use super::run::NodeHandle;
 use super::{
-    DataNode, NodeSettings, Server, ServerError, ServerOptions, ThreadResult, metrics, open,
+    DataNode, NodeSettings, Server, ServerError, ServerOptions, ThreadResult, metrics, open, redis,
 };
 use crate::agent::Enlisted;
 use crate::backup::Failed;
@@ -15,6 +16,7 @@ use crate::master::Outbox;
 use crate::restart::LogTables;
 use sprat_net::bypass::{DeviceShare, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
+use sprat_redis::Front;
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
@@ -23,7 +25,7 @@ impl Server {
     pub(super) fn start_nodes(
         &mut self,
         options: &ServerOptions,
-        listen: &[Locator],
+        (listen, redis): (&[Locator], Option<RedisListener>),
         dirs: &mut [Option<DataDir>],
         ended: &Sender<ThreadResult>,
     ) -> Result<(), ServerError> {
@@ -34,15 +36,22 @@ impl Server {
             false => Vec::new(),
         }
         .into_iter();
+        self.redis = redis.as_ref().map(|redis| redis.address);
+        let (mut front, wanted) = redis.map(|redis| (redis.front, redis.wanted)).unzip();
         let mut metric_sources = Vec::new();
         for (at, (listen, dir)) in listen.iter().zip(dirs).enumerate() {
             metric_sources.push(self.start_node(
                 options,
                 at,
                 (listen, shares.next()),
-                dir.take(),
+                (dir.take(), front.take()),
                 ended,
             )?);
+        }
+        if let Some(wanted) = wanted {
+            let node = metric_sources[0].clone();
+            let tables = redis::start_tables(&self.coordinator, wanted, node, &self.ended)?;
+            self.threads.push(tables);
         }
         if let Some(address) = options.metrics {
             let server = metrics::serve(address, metric_sources)?;
@@ -58,7 +67,7 @@ impl Server {
         options: &ServerOptions,
         at: usize,
         (listen, share): (&Locator, Option<DeviceShare>),
-        mut dir: Option<DataDir>,
+        (mut dir, front): (Option<DataDir>, Option<Front>),
         ended: &Sender<ThreadResult>,
     ) -> Result<(Outbox, NodeHandle), ServerError> {
         let identity = dir.as_ref().map(DataDir::identity);
@@ -116,6 +125,7 @@ impl Server {
                 let place = dir.as_ref().map(|dir| (dir.log(), dir.identity()));
                 let make = move |begun| {
                     let (master, restored) = open::open(&opening, place, &tables, inbox, begun)?;
+                    let master = master.with_redis(front);
                     // The thread that starts the server waits for this message.
                     let _ = report.send(restored);
                     Ok(master)

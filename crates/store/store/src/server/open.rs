@@ -85,6 +85,9 @@ pub struct ServerOptions {
     pub idle: Mode,
     /// Cores that the data threads are pinned to: one for each node. Empty: no thread is pinned.
     pub cores: Vec<usize>,
+    /// Where Redis clients reach the objects; `None` if they do not. The server must be a complete
+    /// store with one node.
+    pub redis: Option<SocketAddr>,
     /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     /// Whether requests are timed on their way through the server.
@@ -127,6 +130,7 @@ impl ServerOptions {
             rack: String::new(),
             idle: Mode::Adaptive,
             cores: Vec::new(),
+            redis: None,
             metrics: None,
             timed: false,
             counted: None,

@@ -123,7 +123,7 @@ impl Runner {
         }
         let step = self.idle.rest(now, || {
             let mut sources = Sources::default();
-            sources.extend(node.service().poll_fd());
+            node.service().sources(&mut sources);
             node.driver().sources(&mut sources);
             (node.next_deadline().min(now + MAX_SLEEP).min(until), sources)
         })?;

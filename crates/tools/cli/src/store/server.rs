@@ -16,6 +16,7 @@ use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::{
     Durability, Guard, MAX_NODES, Restored, Server, ServerError, ServerOptions, Stopper, is_exposed,
 };
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,7 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
 #[command(after_help = "Examples:
   sprat server                                  a complete store on this machine
   sprat server --memory 16G --data /srv/sprat
+  sprat server --redis                          also for Redis clients, at 127.0.0.1:6379
   sprat server -L tcp:host=127.0.0.1,port=11101
   sprat server --nodes 4 --core 2,3,4,5         4 data threads, each pinned to a core
   sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 \\
@@ -145,6 +147,16 @@ pub(crate) struct ServerArgs {
     /// Behaviour of a data thread without work.
     #[arg(long, value_enum, default_value_t = IdleArg::Adaptive, help_heading = "Threads")]
     idle: IdleArg,
+
+    /// Also serve Redis clients (RESP2 and RESP3), at 127.0.0.1:6379 unless an address is given.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:6379",
+        help_heading = "Other clients"
+    )]
+    redis: Option<SocketAddr>,
 
     /// Address at which to serve Prometheus metrics over HTTP, or `none`.
     #[arg(
@@ -293,6 +305,13 @@ fn run(options: &ServerOptions, shutdown: &Shutdown) -> Result<(), ServerError> 
             if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
         print_restored(&prefix, &node.restored);
     }
+    if let Some(address) = server.redis {
+        eprintln!(
+            "sprat: serving Redis clients at {address}; try: redis-cli -h {} -p {} ping",
+            address.ip(),
+            address.port()
+        );
+    }
     if let Some(address) = server.metrics {
         eprintln!("sprat: serving metrics at http://{address}/metrics");
     }
@@ -396,6 +415,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
             IdleArg::Sleep => Mode::Sleep,
             IdleArg::Adaptive => Mode::Adaptive,
         },
+        redis: args.redis,
         copies: args.replicas,
         rack: args.rack.clone().unwrap_or_default(),
         cores,

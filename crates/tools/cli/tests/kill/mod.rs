@@ -5,6 +5,7 @@
 //! `SPRAT_KILLS` sets the total number of kills (`make kills`: 1000).
 
 mod model;
+mod redis;
 mod writer;
 
 use crate::support;

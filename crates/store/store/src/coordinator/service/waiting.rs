@@ -58,9 +58,9 @@ pub(super) struct PendingCopy {
 }
 
 impl<M: Metadata> Coordinator<M> {
-    /// Replies with a copy of the catalog that is not older than the request. A coordinator that was
-    /// deposed learns so up to [`LEADER_LEASE`](super::super::election::LEADER_LEASE) later; the
-    /// tablets in its catalog may have moved by then, and a backup of the servers that it names
+    /// Replies with a copy of the catalog that is not older than the request. A coordinator that
+    /// was deposed learns so up to [`LEADER_LEASE`](super::super::election::LEADER_LEASE) later;
+    /// the tablets in its catalog may have moved by then, and a backup of the servers that it names
     /// would lack their objects.
     pub(super) fn copy_confirmed(&mut self, now: Nanos, id: RequestId) -> Outcome<u32> {
         let Some(candidacy) = &self.candidacy else { return self.copy_catalog() };

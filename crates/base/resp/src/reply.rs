@@ -1,0 +1,102 @@
+//! Replies, in both versions of the protocol.
+
+use std::io::Write as _;
+
+/// The version of the protocol that a client speaks. A client chooses with `HELLO`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Protocol {
+    /// The version of every client that has not chosen.
+    #[default]
+    Resp2,
+    /// The version with maps, sets, null and numbers as types of their own.
+    Resp3,
+}
+
+/// Appends replies to a buffer. The reply to a command is one call, or [`array`](Self::array) or
+/// [`map`](Self::map) and then a reply for each element.
+#[derive(Debug)]
+pub struct ReplyWriter<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> ReplyWriter<'a> {
+    /// Creates a writer that appends to `out`.
+    #[must_use]
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+        Self { out, protocol }
+    }
+
+    /// Writes what follows in this version of the protocol.
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    fn header(&mut self, mark: char, number: impl std::fmt::Display) {
+        write!(self.out, "{mark}{number}\r\n").expect("a vector takes every write");
+    }
+
+    /// Appends bytes as one line: line ends in them become spaces, as in Redis.
+    fn line(&mut self, mark: u8, text: &[u8]) {
+        self.out.push(mark);
+        let on_one_line = |byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
+        self.out.extend(text.iter().map(|byte| on_one_line(*byte)));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A short text such as `OK`.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error: a code in capitals, such as `ERR`, and a sentence.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, number: i64) {
+        self.header(':', number);
+    }
+
+    /// A string of any bytes.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.header('$', bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Instead of a string: there is none.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Instead of an array: there is none.
+    pub fn null_array(&mut self) {
+        match self.protocol {
+            Protocol::Resp2 => self.out.extend_from_slice(b"*-1\r\n"),
+            Protocol::Resp3 => self.null(),
+        }
+    }
+
+    /// An array of `len` replies, which must follow.
+    pub fn array(&mut self, len: usize) {
+        self.header('*', len);
+    }
+
+    /// A map of `len` keys and values, which must follow in turns.
+    pub fn map(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header('*', 2 * len),
+            Protocol::Resp3 => self.header('%', len),
+        }
+    }
+
+    /// A set of `len` replies, which must follow.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.protocol == Protocol::Resp2 { '*' } else { '~' }, len);
+    }
+}

@@ -1,0 +1,208 @@
+//! A command that is being executed.
+
+use crate::objects::{Access, Objects, Unready};
+use crate::session::{DATABASES, Server, Session};
+use sprat_log::Content;
+use sprat_resp::{Command, ReplyWriter, integer};
+use sprat_wire::entry::Entry;
+use sprat_wire::expiry::{MAX_TIME, NEVER, Time};
+use sprat_wire::value::{Number, ValueType};
+use sprat_wire::{MAX_KEY, MAX_VALUE};
+use std::borrow::Cow;
+
+/// Limit on the bytes of values or keys in one reply.
+pub const MAX_REPLY: usize = 16 << 20;
+
+/// Number of keys that a command reads or removes at once. Other clients may see what a command
+/// with more keys has done so far.
+pub const KEYS_AT_ONCE: usize = 16 << 10;
+
+/// The reply to an argument that must be an integer and is none.
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// The reply to options that are unknown, or that exclude one another.
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+
+/// The reply to a string that would be longer than [`MAX_VALUE`], which `CONFIG GET` shows.
+pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+/// Why a command is not done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server is not ready for it.
+    Unready(Unready),
+    /// It is refused; the text is the reply.
+    Error(Cow<'static, str>),
+    /// The table of this database is not known, or is no longer there.
+    NoTable(usize),
+    /// It goes on in the next iteration of the loop, from its [`Resume`], so that others are not
+    /// kept waiting.
+    Continue,
+}
+
+impl From<Unready> for Failure {
+    fn from(unready: Unready) -> Self {
+        Self::Unready(unready)
+    }
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Self {
+        Self::Error(text.into())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Error(text.into())
+    }
+}
+
+/// How far a command has come that goes on later.
+#[derive(Debug, Default)]
+pub(crate) struct Resume {
+    /// The number of arguments that are done.
+    pub(crate) done: usize,
+    /// Whether the reply so far remains as it is.
+    pub(crate) keeps_reply: bool,
+    /// A sum over what is done.
+    pub(crate) count: i64,
+    /// The position up to which objects were scanned.
+    pub(crate) after: Option<u64>,
+    /// The keys that were found.
+    pub(crate) found: Vec<Vec<u8>>,
+    /// The bytes of these keys, or of the values.
+    pub(crate) bytes: usize,
+}
+
+/// A command, and all that it may use.
+pub(crate) struct Call<'a> {
+    pub(crate) command: Command<'a>,
+    /// The command's name, in small letters.
+    pub(crate) name: &'static str,
+    pub(crate) objects: &'a mut dyn Objects,
+    pub(crate) reply: ReplyWriter<'a>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) server: &'a mut Server,
+    pub(crate) resume: &'a mut Resume,
+    /// The table of the session's database, if the command uses it.
+    pub(crate) table: u32,
+}
+
+impl<'a> Call<'a> {
+    /// Returns an argument that the command has by its arity.
+    pub(crate) fn argument(&self, at: usize) -> &'a [u8] {
+        self.command.get(at).expect("the arity was checked")
+    }
+
+    /// Returns an argument that must be a key.
+    pub(crate) fn key(&self, at: usize) -> Result<&'a [u8], Failure> {
+        let key = self.argument(at);
+        if key.len() > MAX_KEY {
+            return Err(format!("ERR a key has {} bytes; the limit is {MAX_KEY}", key.len()).into());
+        }
+        Ok(key)
+    }
+
+    /// Does something with each argument, all of which are keys. After [`KEYS_AT_ONCE`] others have
+    /// their turn.
+    pub(crate) fn each_key(
+        &mut self,
+        act: impl Fn(&mut Self, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for at in 1 + self.resume.done..self.command.len() {
+            act(self, self.key(at)?)?;
+            self.resume.done += 1;
+            if self.resume.done.is_multiple_of(KEYS_AT_ONCE) {
+                return Err(Failure::Continue);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an argument that must be an integer.
+    pub(crate) fn integer(&self, at: usize) -> Result<i64, Failure> {
+        integer(self.argument(at)).ok_or_else(|| NOT_AN_INTEGER.into())
+    }
+
+    /// Returns an argument that must be an integer of 32 bits.
+    pub(crate) fn small_integer(&self, at: usize) -> Result<i32, Failure> {
+        i32::try_from(self.integer(at)?).map_err(|_| {
+            let (least, most) = (i32::MIN, i32::MAX);
+            let range = format!("value must between {least} and {most}");
+            format!("ERR value is out of range, {range}").into()
+        })
+    }
+
+    /// Returns an argument that must be the number of a database.
+    pub(crate) fn database(&self, at: usize) -> Result<usize, Failure> {
+        let number = usize::try_from(self.small_integer(at)?).ok();
+        let database = number.filter(|number| *number < DATABASES);
+        database.ok_or_else(|| "ERR DB index is out of range".into())
+    }
+
+    /// Finds the object of a key.
+    pub(crate) fn find(
+        &mut self,
+        key: &[u8],
+        access: Access,
+    ) -> Result<Option<Entry<'_>>, Unready> {
+        self.objects.find(self.table, key, access)
+    }
+
+    /// Writes a string that expires then.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], expires: Time) -> Result<(), Failure> {
+        if value.len() > MAX_VALUE {
+            return Err(TOO_LONG.into());
+        }
+        let content = Content { value, value_type: ValueType::Bytes, expires };
+        Ok(self.objects.put(self.table, key, content)?)
+    }
+
+    /// Returns the time at which an object expires, given as the number of a command: seconds or
+    /// milliseconds, since 1970 or from now. It may be zero or less, and is at most [`MAX_TIME`].
+    ///
+    /// # Errors
+    /// The milliseconds do not fit 64 bits.
+    pub(crate) fn expiry(&mut self, number: i64, unit: Unit) -> Result<i64, Failure> {
+        let millis = if unit.seconds { number.checked_mul(1000) } else { Some(number) };
+        let now = i64::try_from(self.objects.time()).expect("at most MAX_TIME");
+        let begin = if unit.relative { now } else { 0 };
+        millis
+            .and_then(|millis| millis.checked_add(begin))
+            .map(|time| time.min(MAX_TIME.cast_signed()))
+            .ok_or_else(|| self.invalid_expiry())
+    }
+
+    /// Returns the error for an expiry that is out of range.
+    pub(crate) fn invalid_expiry(&self) -> Failure {
+        format!("ERR invalid expire time in '{}' command", self.name).into()
+    }
+
+    /// Returns the error for a reply that would be too long.
+    pub(crate) fn reply_too_long() -> Failure {
+        format!("ERR the reply is longer than {MAX_REPLY} bytes; ask for less at once").into()
+    }
+}
+
+/// What the number of an expiry counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Unit {
+    pub(crate) seconds: bool,
+    /// Whether it counts from now.
+    pub(crate) relative: bool,
+}
+
+/// Returns the string that an object is to Redis clients. A counter of the store's own clients is
+/// its number in digits.
+pub(crate) fn text<'a>(entry: &Entry<'a>) -> Cow<'a, [u8]> {
+    match Number::of(entry.value_type, entry.value) {
+        None => Cow::Borrowed(entry.value),
+        Some(number) => Cow::Owned(number.to_string().into_bytes()),
+    }
+}
+
+/// Returns when an object expires as Redis counts: milliseconds since 1970, or `None` for never.
+pub(crate) fn expires(entry: &Entry<'_>) -> Option<i64> {
+    (entry.expires != NEVER).then(|| entry.expires.cast_signed())
+}

@@ -1,0 +1,312 @@
+//! Commands on keys, whatever their values are.
+
+use crate::call::{Call, Failure, MAX_REPLY, NOT_AN_INTEGER, SYNTAX, Unit, expires};
+use crate::glob;
+use crate::objects::{Access, Unready};
+use sprat_log::Content;
+use sprat_resp::integer;
+use sprat_wire::expiry::{NEVER, Time};
+
+/// How many keys `KEYS` looks at before others have their turn.
+const AT_ONCE: usize = 1024;
+
+/// How many pieces of the table a `SCAN` or `RANDOMKEY` looks through before others have their
+/// turn.
+const PIECES: usize = 16;
+
+/// Limit on the number of keys of a `SCAN`.
+const MAX_COUNT: i64 = 4096;
+
+pub(super) fn del(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.each_key(|call, key| {
+        if call.find(key, Access::Change)?.is_some() {
+            call.objects.remove(call.table, key)?;
+            call.resume.count += 1;
+        }
+        Ok(())
+    })?;
+    call.reply.integer(call.resume.count);
+    Ok(())
+}
+
+pub(super) fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.each_key(|call, key| {
+        call.resume.count += i64::from(call.find(key, Access::Read)?.is_some());
+        Ok(())
+    })?;
+    call.reply.integer(call.resume.count);
+    Ok(())
+}
+
+pub(super) fn type_of(call: &mut Call<'_>) -> Result<(), Failure> {
+    let key = call.key(1)?;
+    let is_there = call.find(key, Access::Read)?.is_some();
+    call.reply.simple(if is_there { "string" } else { "none" });
+    Ok(())
+}
+
+pub(super) fn dbsize(call: &mut Call<'_>) -> Result<(), Failure> {
+    let count = call.objects.count(call.table);
+    call.reply.integer(count.cast_signed());
+    Ok(())
+}
+
+/// The conditions of `EXPIRE` on the present expiry.
+#[derive(Clone, Copy, Default)]
+struct Conditions {
+    /// There is none.
+    nx: bool,
+    /// There is one.
+    xx: bool,
+    /// The new one is later.
+    gt: bool,
+    /// The new one is earlier.
+    lt: bool,
+}
+
+impl Conditions {
+    fn parse(call: &Call<'_>) -> Result<Self, Failure> {
+        let mut conditions = Self::default();
+        for argument in call.command.iter().skip(3) {
+            match &argument.to_ascii_lowercase()[..] {
+                b"nx" => conditions.nx = true,
+                b"xx" => conditions.xx = true,
+                b"gt" => conditions.gt = true,
+                b"lt" => conditions.lt = true,
+                _ => {
+                    let option = String::from_utf8_lossy(argument);
+                    return Err(format!("ERR Unsupported option {option}").into());
+                }
+            }
+        }
+        let Self { nx, xx, gt, lt } = conditions;
+        if nx && (xx || gt || lt) {
+            return Err(
+                "ERR NX and XX, GT or LT options at the same time are not compatible".into()
+            );
+        }
+        if gt && lt {
+            return Err("ERR GT and LT options at the same time are not compatible".into());
+        }
+        Ok(conditions)
+    }
+
+    fn hold(self, present: Option<i64>, next: i64) -> bool {
+        !(self.nx && present.is_some()
+            || self.xx && present.is_none()
+            || self.gt && present.is_none_or(|present| next <= present)
+            || self.lt && present.is_some_and(|present| next >= present))
+    }
+}
+
+/// Sets when a key expires, and removes it if that is now.
+fn set_expiry(call: &mut Call<'_>, unit: Unit) -> Result<(), Failure> {
+    let conditions = Conditions::parse(call)?;
+    let until = call.expiry(call.integer(2)?, unit)?;
+    let key = call.key(1)?;
+    let now = call.objects.time().cast_signed();
+    let Some(entry) = call.find(key, Access::Change)? else {
+        call.reply.integer(0);
+        return Ok(());
+    };
+    let holds = conditions.hold(expires(&entry), until);
+    if holds {
+        let (value, value_type) = (entry.value.to_vec(), entry.value_type);
+        match Time::try_from(until) {
+            Ok(expires) if until > now => {
+                call.objects.put(
+                    call.table,
+                    key,
+                    Content { value: &value, value_type, expires },
+                )?;
+            }
+            _ => call.objects.remove(call.table, key)?,
+        }
+    }
+    call.reply.integer(holds.into());
+    Ok(())
+}
+
+pub(super) fn expire(call: &mut Call<'_>) -> Result<(), Failure> {
+    set_expiry(call, Unit { seconds: true, relative: true })
+}
+
+pub(super) fn pexpire(call: &mut Call<'_>) -> Result<(), Failure> {
+    set_expiry(call, Unit { seconds: false, relative: true })
+}
+
+pub(super) fn expireat(call: &mut Call<'_>) -> Result<(), Failure> {
+    set_expiry(call, Unit { seconds: true, relative: false })
+}
+
+pub(super) fn pexpireat(call: &mut Call<'_>) -> Result<(), Failure> {
+    set_expiry(call, Unit { seconds: false, relative: false })
+}
+
+pub(super) fn persist(call: &mut Call<'_>) -> Result<(), Failure> {
+    let key = call.key(1)?;
+    let entry = call.find(key, Access::Change)?.filter(|entry| entry.expires != NEVER);
+    let persists = entry.is_some();
+    if let Some(entry) = entry {
+        let (value, value_type) = (entry.value.to_vec(), entry.value_type);
+        let content = Content { value: &value, value_type, expires: NEVER };
+        call.objects.put(call.table, key, content)?;
+    }
+    call.reply.integer(persists.into());
+    Ok(())
+}
+
+/// Replies with what `of` makes of the time at which the key expires and the present time, or with
+/// -1 if the key does not expire, and -2 if there is none.
+fn time_left(call: &mut Call<'_>, of: impl Fn(i64, i64) -> i64) -> Result<(), Failure> {
+    let key = call.key(1)?;
+    let now = call.objects.time().cast_signed();
+    let found = call.find(key, Access::Read)?.map(|entry| expires(&entry));
+    call.reply.integer(match found {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(until)) => of(until, now),
+    });
+    Ok(())
+}
+
+/// Returns milliseconds as seconds, rounded.
+fn seconds(millis: i64) -> i64 {
+    (millis + 500) / 1000
+}
+
+pub(super) fn ttl(call: &mut Call<'_>) -> Result<(), Failure> {
+    time_left(call, |until, now| seconds((until - now).max(0)))
+}
+
+pub(super) fn pttl(call: &mut Call<'_>) -> Result<(), Failure> {
+    time_left(call, |until, now| (until - now).max(0))
+}
+
+pub(super) fn expiretime(call: &mut Call<'_>) -> Result<(), Failure> {
+    time_left(call, |until, _| seconds(until))
+}
+
+pub(super) fn pexpiretime(call: &mut Call<'_>) -> Result<(), Failure> {
+    time_left(call, |until, _| until)
+}
+
+pub(super) fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (mut replaces, mut database, mut at) = (false, call.session.database, 3);
+    while let Some(option) = call.command.get(at) {
+        match &option.to_ascii_lowercase()[..] {
+            b"replace" => replaces = true,
+            b"db" if at + 1 < call.command.len() => {
+                at += 1;
+                database = call.database(at)?;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+        at += 1;
+    }
+    let (from, to) = (call.key(1)?, call.key(2)?);
+    if from == to && database == call.session.database {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let Some(entry) = call.find(from, Access::Read)? else {
+        call.reply.integer(0);
+        return Ok(());
+    };
+    let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
+    let table = call.server.tables[database].ok_or(Failure::NoTable(database))?;
+    let in_table = |unready| match unready {
+        Unready::NoTable => Failure::NoTable(database),
+        other => Failure::Unready(other),
+    };
+    let is_there = call.objects.find(table, to, Access::Change).map_err(in_table)?.is_some();
+    let copies = replaces || !is_there;
+    if copies {
+        call.objects.put(table, to, Content { value: &value, value_type, expires })?;
+    }
+    call.reply.integer(copies.into());
+    Ok(())
+}
+
+pub(super) fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
+    let pattern = call.argument(1);
+    let mut page = Vec::new();
+    let next = call.objects.keys(call.table, call.resume.after, AT_ONCE, &mut page)?;
+    page.retain(|key| glob::matches(pattern, key));
+    call.resume.bytes += page.iter().map(Vec::len).sum::<usize>();
+    if call.resume.bytes > MAX_REPLY {
+        return Err(Call::reply_too_long());
+    }
+    call.resume.found.append(&mut page);
+    if next.is_some() {
+        call.resume.after = next;
+        return Err(Failure::Continue);
+    }
+    call.reply.array(call.resume.found.len());
+    call.resume.found.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+pub(super) fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
+    let cursor = std::str::from_utf8(call.argument(1)).ok().and_then(|text| text.parse().ok());
+    let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count, mut has_type, mut at) = (None, 10, true, 2);
+    while let Some(option) = call.command.get(at) {
+        let value = call.command.get(at + 1);
+        match (&option.to_ascii_lowercase()[..], value) {
+            (b"match", Some(value)) => pattern = Some(value),
+            (b"count", Some(value)) => {
+                count = integer(value).ok_or(NOT_AN_INTEGER)?;
+                if count < 1 {
+                    return Err(SYNTAX.into());
+                }
+            }
+            (b"type", Some(value)) => has_type = value.eq_ignore_ascii_case(b"string"),
+            _ => return Err(SYNTAX.into()),
+        }
+        at += 2;
+    }
+    let count = usize::try_from(count.min(MAX_COUNT)).expect("it is positive");
+    // Zero is where a scan begins, and where it ends; any other cursor is above the last position.
+    let mut after = cursor.checked_sub(1);
+    let mut found = Vec::new();
+    for _ in 0..PIECES {
+        let wanted = count - found.len();
+        after = call.objects.keys(call.table, after, wanted, &mut found)?;
+        if after.is_none() || found.len() >= count {
+            break;
+        }
+    }
+    found.retain(|key| has_type && pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+    call.reply.array(2);
+    call.reply.bulk(after.map_or(0, |after| after + 1).to_string().as_bytes());
+    call.reply.array(found.len());
+    found.iter().for_each(|key| call.reply.bulk(key));
+    Ok(())
+}
+
+/// Replies with the first key after a random position. So a key is the likelier, the larger the gap
+/// before it.
+pub(super) fn randomkey(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    if call.resume.after.is_none() {
+        call.resume.after = Some(call.server.random());
+    }
+    for _ in 0..PIECES {
+        let next = call.objects.keys(call.table, call.resume.after, 1, &mut found)?;
+        if !found.is_empty() {
+            break;
+        }
+        // At the end the search begins once more; then it has seen every position.
+        call.resume.done += usize::from(next.is_none());
+        if call.resume.done == 2 {
+            break;
+        }
+        call.resume.after = Some(next.unwrap_or(0));
+    }
+    match found.first() {
+        Some(key) => call.reply.bulk(key),
+        None if call.resume.done == 2 => call.reply.null(),
+        None => return Err(Failure::Continue),
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Serves Redis clients from the objects of a server.
+//!
+//! A [`Front`] owns the connections of clients. The server's loop calls [`Front::turn`], which
+//! reads commands, executes them on the server's [`Objects`], and sends the replies whose effects
+//! are durable. It runs on the server's own thread, so a command needs no lock and no message to
+//! another thread. `docs/redis.md` lists the commands and where they differ from those of Redis;
+//! `docs/decisions/0042-redis.md` says why it is built in this way.
+//!
+//! - `front`: connections, and which of them has its turn.
+//! - `connection`: what one connection receives and sends.
+//! - `commands`: the commands. `call`: what a command may use.
+
+mod call;
+mod commands;
+mod connection;
+mod front;
+mod glob;
+mod objects;
+mod session;
+
+pub use call::{KEYS_AT_ONCE, MAX_REPLY};
+pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS, TableRequests};
+pub use objects::{Access, Objects, Unready};
+pub use session::DATABASES;

@@ -1,0 +1,86 @@
+//! What the commands need of the server: its objects.
+
+use sprat_log::Content;
+use sprat_wire::entry::Entry;
+use sprat_wire::expiry::Time;
+
+/// Why a command cannot be executed now.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unready {
+    /// It may be possible in a moment: the same command is executed again.
+    Later(&'static str),
+    /// There is no such table any more.
+    NoTable,
+    /// It is not possible. The text is the reply: a code in capitals, and a sentence.
+    Refused(String),
+}
+
+/// What a command is going to do with an object that it looks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// Nothing.
+    Read,
+    /// Change or remove it, perhaps.
+    Change,
+}
+
+/// The objects of a server, as commands use them.
+///
+/// Everything happens on the server's one thread, so what a command does between two calls of the
+/// loop is atomic for all clients. What it found and what it changed may be durable only later: a
+/// reply must wait until [`durable`](Self::durable) has reached what
+/// [`take_position`](Self::take_position) returns after the command.
+pub trait Objects {
+    /// Finds an object. An object that has expired is not found.
+    ///
+    /// # Errors
+    /// [`Unready`] when the server may not answer for this object now.
+    fn find(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        access: Access,
+    ) -> Result<Option<Entry<'_>>, Unready>;
+
+    /// Writes an object that was looked for, to [change](Access::Change) it.
+    ///
+    /// # Errors
+    /// [`Unready`] when the object cannot be written now; nothing is changed.
+    fn put(&mut self, table: u32, key: &[u8], content: Content<'_>) -> Result<(), Unready>;
+
+    /// Removes an object that was found, to [change](Access::Change) it.
+    ///
+    /// # Errors
+    /// [`Unready`] when the object cannot be removed now; nothing is changed.
+    fn remove(&mut self, table: u32, key: &[u8]) -> Result<(), Unready>;
+
+    /// Appends about `limit` keys of the objects in a table whose positions are above `after` (any,
+    /// for `None`). Returns the position up to which that is all; `None` at the end. The keys of
+    /// objects that have expired are left out.
+    ///
+    /// # Errors
+    /// [`Unready`] when the server may not answer for these objects now.
+    fn keys(
+        &mut self,
+        table: u32,
+        after: Option<u64>,
+        limit: usize,
+        found: &mut Vec<Vec<u8>>,
+    ) -> Result<Option<u64>, Unready>;
+
+    /// Returns the number of objects in a table, with those that have expired and are still there.
+    fn count(&self, table: u32) -> u64;
+
+    /// Returns the time by which objects expire.
+    fn time(&mut self) -> Time;
+
+    /// Returns the log position for which a reply must wait that reveals what was found, missed or
+    /// changed since the last call; zero if it need not wait.
+    fn take_position(&mut self) -> u64;
+
+    /// Returns the log position up to which clients may learn of everything.
+    fn durable(&self) -> u64;
+
+    /// Returns why nothing can become durable any more; `None` while it can.
+    fn stopped(&self) -> Option<String>;
+}

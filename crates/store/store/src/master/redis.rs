@@ -1,0 +1,217 @@
+//! The objects of a master, as its Redis clients use them: the same checks and the same log as for
+//! the store's own clients, without a request and a response in between.
+
+use super::Master;
+use super::body::MasterBody;
+use super::operations::SCAN_BYTES;
+use sprat_disk::Disk;
+use sprat_log::{Content, Full, Ref};
+use sprat_net::Nanos;
+use sprat_redis::{Access, Front, Objects, Unready};
+use sprat_rpc::Outcome;
+use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
+use sprat_wire::expiry::Time;
+use sprat_wire::op::{Answer, Condition, Request, Status};
+use sprat_wire::tablet::{Range, Tablet};
+
+/// Why a command waits for a moment, in all cases that have no text of their own.
+const BUSY: &str = "it waits for its coordinator, for a transaction, or for its disk";
+
+/// A master, and the time.
+struct LocalObjects<'a, D: Disk> {
+    master: &'a mut Master<D>,
+    now: Nanos,
+    /// The log position for which the reply to the command at hand must wait.
+    position: u64,
+}
+
+impl<D: Disk> Master<D> {
+    /// Serves Redis clients.
+    #[must_use]
+    pub fn with_redis(self, front: Option<Front>) -> Self {
+        Self { redis: front.map(Box::new), ..self }
+    }
+
+    /// Executes what Redis clients have sent; returns whether there was anything to do.
+    pub(super) fn turn_redis(&mut self, now: Nanos) -> bool {
+        let Some(mut front) = self.redis.take() else { return false };
+        let worked = front.turn(now, &mut LocalObjects { master: self, now, position: 0 });
+        self.redis = Some(front);
+        worked
+    }
+
+    /// Sends the replies to Redis clients that may leave; returns whether there were any.
+    pub(super) fn reply_to_redis(&mut self, now: Nanos) -> bool {
+        let Some(mut front) = self.redis.take() else { return false };
+        let worked = front.send(now, &LocalObjects { master: self, now, position: 0 });
+        self.redis = Some(front);
+        worked
+    }
+
+    /// Returns what a reply to one of the store's own clients says to a Redis client.
+    fn unready(&mut self, outcome: Outcome<MasterBody>) -> Unready {
+        let Outcome::Reply(reply) = outcome else { return Unready::Later(BUSY) };
+        let status = Answer::parse(reply.head()).map(|answer| answer.status);
+        let text = reply.body().map(|body| {
+            let text = String::from_utf8_lossy(self.held.bytes(&self.log, body)).into_owned();
+            self.held.release(&mut self.log, body);
+            text
+        });
+        let text = text.unwrap_or_default();
+        match status {
+            Some(Status::UnknownTable) => Unready::NoTable,
+            Some(Status::MemoryFull) => {
+                let reason = "OOM command not allowed: the server's memory is full; remove keys";
+                Unready::Refused(reason.to_owned())
+            }
+            Some(Status::DiskFull) => {
+                Unready::Refused(format!("MISCONF the server's disk is full: {text}"))
+            }
+            Some(Status::TooFewServers) => Unready::Refused(format!("NOREPLICAS {text}")),
+            Some(status) => Unready::Refused(format!("MISCONF {status}: {text}")),
+            None => Unready::Later(BUSY),
+        }
+    }
+}
+
+impl<D: Disk> LocalObjects<'_, D> {
+    /// Makes sure that a command may meet an object.
+    fn settle(&mut self, table: u32, request: &Request<'_>) -> Result<(), Unready> {
+        let Self { master, now, .. } = self;
+        master.note_evicted();
+        let settled = match master.locate(request, table) {
+            Err(outcome) => Err(outcome),
+            Ok(_) if !master.is_leased(*now) => Err(Outcome::Retry(0)),
+            Ok(_) => {
+                master.decide_before(*now, request);
+                master.settle_object(*now, request)
+            }
+        };
+        settled.map_err(|outcome| master.unready(outcome))
+    }
+
+    /// Notes that the reply reveals an object, or that there is none.
+    fn reveals(&mut self, found: Option<Ref>) {
+        let position = self.master.position_of(found);
+        self.position = self.position.max(position);
+    }
+
+    /// Changes the log by an entry of up to `len` bytes, and notes what has changed.
+    fn change(
+        &mut self,
+        (table, key): (u32, &[u8]),
+        (len, removes): (usize, bool),
+        change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
+    ) -> Result<(), Unready> {
+        let Self { master, .. } = self;
+        if let Some(outcome) = master.reject_change(None) {
+            return Err(master.unready(outcome));
+        }
+        let changed = master.seal_if_short(len, removes).and_then(|()| change(master));
+        if let Err(log_full) = changed {
+            let outcome = master.log_full(log_full, None);
+            return Err(master.unready(outcome));
+        }
+        master.note_change(table, key, None);
+        master.durable.arrived();
+        self.position = master.log.position();
+        Ok(())
+    }
+}
+
+impl<D: Disk> Objects for LocalObjects<'_, D> {
+    fn find(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        access: Access,
+    ) -> Result<Option<Entry<'_>>, Unready> {
+        let condition = Condition::None;
+        let request = match access {
+            Access::Read => Request::Read { table, key },
+            Access::Change => Request::Remove { table, key, condition },
+        };
+        self.settle(table, &request)?;
+        let found = self.master.log.find(table, key);
+        self.master.counts.reads += 1;
+        self.reveals(found);
+        if let Some(found) = found {
+            self.master.log.note_used(table, found);
+        }
+        Ok(found.map(|found| self.master.log.entry(found)))
+    }
+
+    fn put(&mut self, table: u32, key: &[u8], content: Content<'_>) -> Result<(), Unready> {
+        let len = entry_len(key.len(), content.value.len(), content.expires);
+        self.master.counts.writes += 1;
+        self.change((table, key), (len, false), |master| {
+            master.log.put_content(table, key, content, None).map(drop)
+        })
+    }
+
+    fn remove(&mut self, table: u32, key: &[u8]) -> Result<(), Unready> {
+        let len = HEADER_BYTES + key.len() + size_of::<u64>();
+        self.master.counts.removes += 1;
+        self.change((table, key), (len, true), |master| {
+            master.log.remove(table, key)?;
+            master.removed_at = master.log.position();
+            Ok(())
+        })
+    }
+
+    fn keys(
+        &mut self,
+        table: u32,
+        after: Option<u64>,
+        limit: usize,
+        found: &mut Vec<Vec<u8>>,
+    ) -> Result<Option<u64>, Unready> {
+        let request = Request::Scan { table, after };
+        self.settle(table, &request)?;
+        let master = &mut *self.master;
+        let leaves_out = master.log.due().is_some();
+        if leaves_out {
+            // The record may move objects, so it is written before any is found.
+            master.leave_out_expired(table).map_err(|_| Unready::Later(BUSY))?;
+        }
+        let mut page = Vec::new();
+        let next = master.log.scan(table, (after, u64::MAX), SCAN_BYTES, limit, &mut page);
+        let first = after.map_or(0, |after| after.saturating_add(1));
+        let range = Range { first, last: next.unwrap_or(u64::MAX).max(first) };
+        if master.log.first_locked(Tablet { table, range }).is_some() {
+            return Err(Unready::Later(BUSY));
+        }
+        page.retain(|at| !leaves_out || !master.log.is_expired(&master.log.entry(*at)));
+        found.extend(page.iter().map(|at| master.log.entry(*at).key.to_vec()));
+        let position = master.position_of_page(&page);
+        self.position = self.position.max(position);
+        Ok(next)
+    }
+
+    fn count(&self, table: u32) -> u64 {
+        self.master.log.table_stats(table).objects
+    }
+
+    fn time(&mut self) -> Time {
+        self.master.state_time(self.now);
+        self.master.log.time()
+    }
+
+    fn take_position(&mut self) -> u64 {
+        match self.master.durable.is_nothing() {
+            true => 0,
+            false => std::mem::take(&mut self.position),
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        match self.master.durable.is_nothing() {
+            true => u64::MAX,
+            false => self.master.log.durable_position().min(self.master.copies.revealed()),
+        }
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.master.stopped.clone()
+    }
+}

@@ -1,0 +1,284 @@
+//! Random commands to a real Redis and to Sprat: every reply must be the same, errors
+//! included. `SPRAT_REDIS_COMMANDS` sets the number of commands.
+
+use super::client::{RedisClient, RedisProcess, Reply};
+use super::{Durability, Served, options};
+use sprat_chance::Chance;
+
+/// The number of commands of an ordinary run.
+const COMMANDS: usize = 20_000;
+
+/// The largest number of commands that are sent at once.
+const AT_ONCE: u64 = 16;
+
+const KEYS: &[&str] = &["a", "b", "c", "key:1", "key:2", "k[x]", "a*", ""];
+
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "10",
+    "007",
+    "+5",
+    " 5",
+    "5 ",
+    "3.0",
+    "abc",
+    "hello world",
+    "a\0b",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+];
+
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "5",
+    "-5",
+    "100",
+    "x",
+    "",
+    "1.5",
+    "+1",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "2147483648",
+    "-100",
+];
+
+/// Numbers of an expiry. None is reached while the test runs.
+const EXPIRIES: &[&str] = &[
+    "100000000",
+    "200000000",
+    "0",
+    "-1",
+    "-100",
+    "x",
+    "",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "1.5",
+];
+
+const PATTERNS: &[&str] = &[
+    "*", "a*", "key:?", "[a-c]", "[^a]", "k\\[x\\]", "a\\*", "", "?", "*:*", "key:[12]", "nothing",
+    "[", "\\",
+];
+
+const OPTIONS: &[&str] = &[
+    "NX",
+    "XX",
+    "nx",
+    "xx",
+    "GET",
+    "KEEPTTL",
+    "PERSIST",
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
+    "100000000",
+    "4000000000",
+    "0",
+    "bogus",
+    "REPLACE",
+    "DB",
+];
+
+/// Conditions on an expiry. Two relative ones are equal if they are set in the same millisecond, so
+/// these are drawn for absolute ones.
+const CONDITIONS: &[&str] = &["NX", "XX", "GT", "LT", "gt", "lt", "bogus"];
+
+/// Seconds to which nothing else comes near: the year 10889, and as long until then.
+const FAR: i64 = 200_000_000_000;
+
+/// What is drawn for an argument.
+#[derive(Clone, Copy)]
+enum Kind {
+    Key,
+    Value,
+    Integer,
+    Expiry,
+    Pattern,
+    /// None to three options.
+    Options,
+    /// None to two conditions on an expiry.
+    Conditions,
+    /// One to four keys.
+    Keys,
+}
+
+use Kind::{Conditions, Expiry, Integer, Key, Keys, Options, Pattern, Value};
+
+/// The commands whose replies are compared, with their arguments.
+const COMMAND_KINDS: &[(&str, &[Kind])] = &[
+    ("append", &[Key, Value]),
+    ("copy", &[Key, Key, Options]),
+    ("decr", &[Key]),
+    ("decrby", &[Key, Integer]),
+    ("del", &[Keys]),
+    ("echo", &[Value]),
+    ("exists", &[Keys]),
+    ("expire", &[Key, Expiry, Options]),
+    ("expireat", &[Key, Expiry, Conditions]),
+    ("expiretime", &[Key]),
+    ("get", &[Key]),
+    ("get", &[Key]),
+    ("getdel", &[Key]),
+    ("getex", &[Key, Options]),
+    ("getrange", &[Key, Integer, Integer]),
+    ("getset", &[Key, Value]),
+    ("incr", &[Key]),
+    ("incrby", &[Key, Integer]),
+    ("keys", &[Pattern]),
+    ("mget", &[Keys]),
+    ("nonsense", &[Value, Value]),
+    ("persist", &[Key]),
+    ("pexpire", &[Key, Expiry, Options]),
+    ("pexpireat", &[Key, Expiry, Conditions]),
+    ("pexpiretime", &[Key]),
+    ("ping", &[Options]),
+    ("psetex", &[Key, Expiry, Value]),
+    ("pttl", &[Key]),
+    ("select", &[Integer]),
+    ("set", &[Key, Value]),
+    ("set", &[Key, Value]),
+    ("set", &[Key, Value, Options]),
+    ("setex", &[Key, Expiry, Value]),
+    ("setnx", &[Key, Value]),
+    ("setrange", &[Key, Integer, Value]),
+    ("strlen", &[Key]),
+    ("substr", &[Key, Integer, Integer]),
+    ("touch", &[Keys]),
+    ("ttl", &[Key]),
+    ("type", &[Key]),
+    ("unlink", &[Keys]),
+];
+
+fn pick<'a>(chance: &mut Chance, from: &[&'a str]) -> &'a str {
+    from[chance.index(from.len())]
+}
+
+/// Draws a command. One in 30 lacks an argument, or has one too many.
+fn draw(chance: &mut Chance) -> Vec<Vec<u8>> {
+    let (name, kinds) = COMMAND_KINDS[chance.index(COMMAND_KINDS.len())];
+    let name = if chance.one_in(3) { name.to_uppercase() } else { name.to_owned() };
+    let mut parts = vec![name.into_bytes()];
+    let mut push = |text: &str| parts.push(text.as_bytes().to_vec());
+    for kind in kinds {
+        match kind {
+            Key => push(pick(chance, KEYS)),
+            Value => push(pick(chance, VALUES)),
+            Integer => push(pick(chance, INTEGERS)),
+            Expiry => push(pick(chance, EXPIRIES)),
+            Pattern => push(pick(chance, PATTERNS)),
+            Options => (0..chance.below(4)).for_each(|_| push(pick(chance, OPTIONS))),
+            Conditions => (0..chance.below(3)).for_each(|_| push(pick(chance, CONDITIONS))),
+            Keys => (0..=chance.below(4)).for_each(|_| push(pick(chance, KEYS))),
+        }
+    }
+    match chance.below(60) {
+        0 if parts.len() > 1 => drop(parts.pop()),
+        1 => parts.push(b"more".to_vec()),
+        _ => {}
+    }
+    parts
+}
+
+/// Returns whether two replies are the same, as far as they have to be.
+fn is_same(command: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let sorted = |reply: &Reply| {
+        let mut all: Vec<String> =
+            reply.clone().elements().iter().map(|one| format!("{one:?}")).collect();
+        all.sort_unstable();
+        all
+    };
+    match (&command[0].to_ascii_lowercase()[..], ours, theirs) {
+        // The commands are executed at slightly different times.
+        (b"ttl" | b"expiretime", Reply::Integer(ours), Reply::Integer(theirs)) => {
+            *ours > FAR && *theirs > FAR
+                || (*ours < 0) == (*theirs < 0) && ours.abs_diff(*theirs) <= 10
+        }
+        (b"pttl" | b"pexpiretime", Reply::Integer(ours), Reply::Integer(theirs)) => {
+            *ours > 1000 * FAR && *theirs > 1000 * FAR
+                || (*ours < 0) == (*theirs < 0) && ours.abs_diff(*theirs) <= 10_000
+        }
+        // Here nothing expires later than in the year 10889.
+        (b"ttl" | b"expiretime" | b"pttl" | b"pexpiretime", _, _) => ours == theirs,
+        (b"keys", Reply::Many(..), Reply::Many(..)) => sorted(ours) == sorted(theirs),
+        _ => ours == theirs,
+    }
+}
+
+/// Returns all keys that match a pattern, by `SCAN`.
+fn scan(client: &mut RedisClient, pattern: &str, count: &str) -> Vec<Vec<u8>> {
+    let mut cursor = "0".to_owned();
+    let mut found = Vec::new();
+    loop {
+        let page = client.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", count]);
+        let [Reply::Bulk(next), keys] = &page.elements()[..] else { panic!("no page") };
+        for key in keys.clone().elements() {
+            let Reply::Bulk(key) = key else { panic!("no key") };
+            found.push(key);
+        }
+        cursor = String::from_utf8(next.clone()).unwrap();
+        if cursor == "0" {
+            found.sort_unstable();
+            found.dedup();
+            return found;
+        }
+    }
+}
+
+#[test]
+fn random_commands_get_the_replies_of_redis() {
+    let Some(redis) = RedisProcess::start() else {
+        return sprat_testing::skip("redis-server is not installed");
+    };
+    let count = std::env::var("SPRAT_REDIS_COMMANDS");
+    let count = count.map_or(COMMANDS, |count| count.parse().expect("a number of commands"));
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&options(dir.path(), Durability::None));
+    let (mut ours, mut theirs) = (served.client(), RedisClient::connect(redis.address));
+    let mut chance = Chance::new(27);
+    let mut done = 0;
+    while done < count {
+        let commands: Vec<_> = (0..=chance.below(AT_ONCE)).map(|_| draw(&mut chance)).collect();
+        done += commands.len();
+        let (our_replies, their_replies) = (ours.ask_all(&commands), theirs.ask_all(&commands));
+        for (command, (our, their)) in commands.iter().zip(our_replies.iter().zip(&their_replies)) {
+            let shown: Vec<_> =
+                command.iter().map(|part| part.escape_ascii().to_string()).collect();
+            assert!(
+                is_same(command, our, their),
+                "{shown:?}, command {done}: {our:?} here, {their:?} from Redis"
+            );
+        }
+        if chance.one_in(100) {
+            let (pattern, count) =
+                (pick(&mut chance, PATTERNS), pick(&mut chance, &["1", "3", "100"]));
+            assert_eq!(
+                scan(&mut ours, pattern, count),
+                scan(&mut theirs, pattern, count),
+                "{pattern}"
+            );
+            // Redis counts keys that have expired until it removes them.
+            let keys = theirs.say("KEYS *").elements().len();
+            assert_eq!(ours.say("DBSIZE"), Reply::Integer(i64::try_from(keys).unwrap()));
+            let key = ours.say("RANDOMKEY");
+            assert_eq!(key == Reply::Null, keys == 0);
+        }
+        if chance.one_in(400) {
+            let version = pick(&mut chance, &["2", "3"]);
+            for client in [&mut ours, &mut theirs] {
+                let hello = client.ask(&["HELLO", version]);
+                assert_eq!(hello.elements().len(), 14);
+            }
+        }
+    }
+    served.server.stop().unwrap();
+}
