@@ -13,6 +13,10 @@ use std::borrow::Cow;
 /// Limit on the bytes of values or keys in one reply.
 pub const MAX_REPLY: usize = 16 << 20;
 
+/// Limit on the length of a pattern of keys, in bytes. Matching a key takes as many steps as the
+/// product of their lengths.
+pub const MAX_PATTERN: usize = 1024;
+
 /// Number of keys that a command reads or removes at once. Other clients may see what a command
 /// with more keys has done so far.
 pub const KEYS_AT_ONCE: usize = 16 << 10;
@@ -87,6 +91,9 @@ pub(crate) struct Call<'a> {
     pub(crate) resume: &'a mut Resume,
     /// The table of the session's database, if the command uses it.
     pub(crate) table: u32,
+    /// Limit on the bytes of keys or values in the reply: [`MAX_REPLY`], or less while connections
+    /// hold much memory.
+    pub(crate) room: usize,
 }
 
 impl<'a> Call<'a> {
@@ -179,9 +186,31 @@ impl<'a> Call<'a> {
         format!("ERR invalid expire time in '{}' command", self.name).into()
     }
 
-    /// Returns the error for a reply that would be too long.
-    pub(crate) fn reply_too_long() -> Failure {
-        format!("ERR the reply is longer than {MAX_REPLY} bytes; ask for less at once").into()
+    /// Adds the bytes of a key or value to those of the reply.
+    ///
+    /// # Errors
+    /// The reply would be too long.
+    pub(crate) fn add_to_reply(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.resume.bytes += bytes;
+        if self.resume.bytes <= self.room {
+            return Ok(());
+        }
+        let room = self.room;
+        let reason = match room {
+            MAX_REPLY => "ask for less at once",
+            _ => "clients have to take other replies first; ask for less, or later",
+        };
+        Err(format!("ERR the reply is longer than {room} bytes: {reason}").into())
+    }
+
+    /// Returns an argument that must be a pattern of keys.
+    pub(crate) fn pattern(&self, at: usize) -> Result<&'a [u8], Failure> {
+        let pattern = self.argument(at);
+        if pattern.len() > MAX_PATTERN {
+            let len = pattern.len();
+            return Err(format!("ERR a pattern has {len} bytes; the limit is {MAX_PATTERN}").into());
+        }
+        Ok(pattern)
     }
 }
 

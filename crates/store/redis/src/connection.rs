@@ -61,6 +61,11 @@ impl Unfinished {
     pub(crate) fn new(until: Nanos) -> Self {
         Self { until, resume: Resume::default(), reply: Vec::new(), position: 0 }
     }
+
+    /// Returns the bytes of memory that it holds.
+    fn held(&self) -> usize {
+        self.resume.bytes + self.reply.capacity()
+    }
 }
 
 impl Connection {
@@ -88,7 +93,8 @@ impl Connection {
 
     /// Returns the bytes of memory that the connection holds.
     pub(crate) fn held(&self) -> usize {
-        self.reader.held() + self.replies.capacity()
+        let unfinished = self.unfinished.as_ref().map_or(0, Unfinished::held);
+        self.reader.held() + self.replies.capacity() + unfinished
     }
 
     /// Returns the log position for which the first reply that waits does so.

@@ -1,6 +1,6 @@
 //! The connections of clients, and which of them has its turn.
 
-use crate::call::{Call, Failure};
+use crate::call::{Call, Failure, MAX_REPLY};
 use crate::commands;
 use crate::connection::{Connection, Pause, Unfinished};
 use crate::objects::{Objects, Unready};
@@ -31,7 +31,8 @@ const _: () = assert!(MAX_KEY <= COMMAND_LIMITS.part);
 const MAX_UNSENT: usize = 1 << 20;
 
 /// Bytes of memory that all connections may hold. While they hold more, commands are executed only
-/// for clients that have taken all replies, and received only from those that hold little.
+/// for clients that have taken all replies, and received only from those that hold little; and
+/// replies of several keys or values are short.
 const MAX_HELD: usize = 512 << 20;
 
 /// Bytes of memory that count as little.
@@ -59,6 +60,9 @@ const ACCEPTED_AT_ONCE: usize = 64;
 
 /// Pause after the system could not accept a connection, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Shortest time between two warnings of that.
+const WARN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The largest number of events in one iteration.
 const EVENTS: usize = 128;
@@ -115,6 +119,7 @@ pub struct Front {
     stalls_at: Nanos,
     /// Until when no connection is accepted.
     pause: Option<Nanos>,
+    warn_at: Nanos,
     drains: bool,
     buffer: Box<[u8]>,
 }
@@ -149,6 +154,7 @@ impl Front {
             events_at: Nanos(0),
             stalls_at: Nanos(0),
             pause: None,
+            warn_at: Nanos(0),
             drains: false,
             buffer: vec![0; RECEIVED].into(),
         })
@@ -302,7 +308,10 @@ impl Front {
                 // The client has gone already.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    tracing::warn!("cannot accept a Redis client: {error}");
+                    if now >= self.warn_at {
+                        tracing::warn!("cannot accept a Redis client: {error}");
+                        self.warn_at = now + WARN_INTERVAL;
+                    }
                     self.pause = Some(now + ACCEPT_PAUSE);
                     return;
                 }
@@ -458,6 +467,7 @@ impl Front {
                 server: &mut self.server,
                 resume: &mut attempt.resume,
                 table: table.unwrap_or_default(),
+                room: if self.held > MAX_HELD { LITTLE_HELD } else { MAX_REPLY },
             }),
         };
         attempt.position = attempt.position.max(objects.take_position());

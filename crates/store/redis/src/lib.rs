@@ -18,7 +18,7 @@ mod glob;
 mod objects;
 mod session;
 
-pub use call::{KEYS_AT_ONCE, MAX_REPLY};
+pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
 pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS, TableRequests};
 pub use objects::{Access, Objects, Unready};
 pub use session::DATABASES;

@@ -10,6 +10,9 @@ use sprat_wire::MAX_VALUE;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Limit on the arguments of `COMMAND INFO` and `CONFIG GET`.
+const MAX_NAMES: usize = 1024;
+
 pub(super) fn time(call: &mut Call<'_>) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     call.reply.array(2);
@@ -28,6 +31,14 @@ pub(super) fn wait(call: &mut Call<'_>) -> Result<(), Failure> {
     }
     call.reply.integer(0);
     Ok(())
+}
+
+/// Refuses a command that asks for very many names.
+fn check_names(call: &Call<'_>) -> Result<(), Failure> {
+    match call.command.len() > MAX_NAMES {
+        true => Err(format!("ERR more than {MAX_NAMES} arguments; ask for less at once").into()),
+        false => Ok(()),
+    }
 }
 
 /// Replies with what is known of a command.
@@ -61,6 +72,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<(), Failure> {
             COMMANDS.iter().for_each(|info| describe(call, info));
         }
         (b"info", _) => {
+            check_names(call)?;
             call.reply.array(call.command.len() - 2);
             for name in call.command.iter().skip(2) {
                 match find(name) {
@@ -90,11 +102,13 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Failure> {
                 ("save", String::new()),
                 ("timeout", "0".to_owned()),
             ];
+            check_names(call)?;
+            let patterns = (2..call.command.len()).map(|at| call.pattern(at));
+            let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
             let is_wanted = |name: &str| {
-                call.command
-                    .iter()
-                    .skip(2)
-                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+                let matches =
+                    |pattern: &&[u8]| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes());
+                patterns.iter().any(matches)
             };
             let found: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
             call.reply.map(found.len());

@@ -1,6 +1,6 @@
 //! Commands on keys, whatever their values are.
 
-use crate::call::{Call, Failure, MAX_REPLY, NOT_AN_INTEGER, SYNTAX, Unit, expires};
+use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, Unit, expires};
 use crate::glob;
 use crate::objects::{Access, Unready};
 use sprat_log::Content;
@@ -228,14 +228,11 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
-    let pattern = call.argument(1);
+    let pattern = call.pattern(1)?;
     let mut page = Vec::new();
     let next = call.objects.keys(call.table, call.resume.after, AT_ONCE, &mut page)?;
     page.retain(|key| glob::matches(pattern, key));
-    call.resume.bytes += page.iter().map(Vec::len).sum::<usize>();
-    if call.resume.bytes > MAX_REPLY {
-        return Err(Call::reply_too_long());
-    }
+    call.add_to_reply(page.iter().map(Vec::len).sum())?;
     call.resume.found.append(&mut page);
     if next.is_some() {
         call.resume.after = next;
@@ -253,7 +250,7 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
     while let Some(option) = call.command.get(at) {
         let value = call.command.get(at + 1);
         match (&option.to_ascii_lowercase()[..], value) {
-            (b"match", Some(value)) => pattern = Some(value),
+            (b"match", Some(_)) => pattern = Some(call.pattern(at + 1)?),
             (b"count", Some(value)) => {
                 count = integer(value).ok_or(NOT_AN_INTEGER)?;
                 if count < 1 {

@@ -1,6 +1,6 @@
 //! Commands on strings.
 
-use crate::call::{Call, Failure, MAX_REPLY, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
+use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
 use crate::objects::Access;
 use sprat_log::Content;
 use sprat_resp::integer;
@@ -241,11 +241,9 @@ pub(super) fn mget(call: &mut Call<'_>) -> Result<(), Failure> {
     call.each_key(|call, key| {
         match call.objects.find(call.table, key, Access::Read)? {
             Some(entry) => {
-                call.resume.bytes += entry.value.len();
-                if call.resume.bytes > MAX_REPLY {
-                    return Err(Call::reply_too_long());
-                }
+                let len = entry.value.len();
                 call.reply.bulk(&text(&entry));
+                call.add_to_reply(len)?;
             }
             None => call.reply.null(),
         }

@@ -4,6 +4,7 @@
 use super::run::{NodeHandle, pause};
 use super::{ServerError, ServerOptions, random};
 use crate::master::{Command, Outbox};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sprat_client::{Client, Options};
 use sprat_net::{Locators, Mode};
 use sprat_redis::Front;
@@ -49,11 +50,22 @@ impl RedisListener {
                  as 127.0.0.1:6379, or --insecure to let everyone read and write everything",
             );
         }
+        raise_descriptor_limit();
         let (wants, wanted) = channel();
         let failed = ServerError::system(format!("listen for Redis clients at {address}"));
         let front = Front::listen(address, wants, random()).map_err(failed)?;
         let address = front.address().map_err(ServerError::system("look up an address"))?;
         Ok(Self { front, address, wanted })
+    }
+}
+
+/// Lets this process have as many descriptors as the system allows it: by default a shell gives it
+/// 1,024, and each client takes one.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, most) {
+        tracing::warn!("the limit on open files stays at {:?}: {error}", limit.current);
     }
 }
 

@@ -43,15 +43,16 @@ fn integer(replies: &mut impl BufRead) -> Option<u64> {
     Some(digits.unwrap_or_else(|| panic!("no number: {line:?}")).parse().expect("a number"))
 }
 
-fn connect(address: &str) -> (TcpStream, BufReader<TcpStream>) {
+type Connection = (TcpStream, BufReader<TcpStream>);
+
+fn connect(address: &str) -> Connection {
     let stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
     (stream.try_clone().expect("a descriptor"), BufReader::new(stream))
 }
 
 /// Counts until the server has gone.
-fn count(address: &str, client: usize, mut known: Count) -> Count {
-    let (mut stream, mut replies) = connect(address);
+fn count((mut stream, mut replies): Connection, client: usize, mut known: Count) -> Count {
     let commands = format!("INCR counter:{client}\r\n").repeat(AT_ONCE);
     loop {
         known.sent += AT_ONCE as u64;
@@ -91,8 +92,8 @@ fn acknowledged_commands_of_redis_clients_survive_kills() {
             .into_iter()
             .enumerate()
             .map(|(client, known)| {
-                let address = address.clone();
-                thread::spawn(move || count(&address, client, known))
+                let connection = connect(&address);
+                thread::spawn(move || count(connection, client, known))
             })
             .collect();
         thread::park_timeout(Duration::from_millis(random.modulo(LONGEST_LIFE)));
