@@ -150,6 +150,10 @@ impl WatchClient {
                     Status::Ok => asked.question.parse(&answer),
                     // The table is gone, or another server has this part of it.
                     Status::UnknownTable => return Err(Error::NoServer("a table".to_owned())),
+                    // What the answer reveals cannot become durable for now.
+                    Status::TooFewServers => {
+                        return Err(Error::WritesStopped("it waits".to_owned()));
+                    }
                     _ => None,
                 };
                 reply.ok_or_else(|| Error::Protocol { server: format!("{answer:?}") })

@@ -108,7 +108,8 @@ pub(crate) fn watch(args: &WatchArgs) -> Result<ExitCode> {
                     trouble = None;
                 }
             }
-            Err(error) if error.is_retryable() => {
+            // A watch changes nothing, so it may ask again in either case.
+            Err(error) if error.is_retryable() || error.is_indeterminate() => {
                 let error = error.to_string();
                 if trouble.as_ref() != Some(&error) {
                     eprintln!("sprat: waiting: {error}");
