@@ -13,12 +13,6 @@ pub const MAX_PARTS: usize = 1 << 20;
 /// part that is shorter, but longer than [`Limits::part`], is skipped.
 pub const MAX_ANNOUNCED: usize = 512 << 20;
 
-/// Limit on the parts of a command from a client that has still to authenticate.
-pub const RESTRICTED_PARTS: usize = 10;
-
-/// Limit on the length of a part from a client that has still to authenticate, in bytes.
-pub const RESTRICTED_PART: usize = 16 << 10;
-
 /// Limit on the line that announces a number of parts or bytes: a mark, an integer, and the line's
 /// end.
 const MAX_HEADER: usize = 32;
@@ -62,9 +56,6 @@ pub enum ProtocolError {
     /// The number of parts is no integer, or above [`MAX_PARTS`].
     #[error("ERR Protocol error: invalid multibulk length")]
     Parts,
-    /// The number of parts is above [`RESTRICTED_PARTS`].
-    #[error("ERR Protocol error: unauthenticated multibulk length")]
-    RestrictedParts,
     /// The line with the number of parts is too long.
     #[error("ERR Protocol error: too big mbulk count string")]
     LongParts,
@@ -74,9 +65,6 @@ pub enum ProtocolError {
     /// The length of a part is no integer, negative, or above [`MAX_ANNOUNCED`].
     #[error("ERR Protocol error: invalid bulk length")]
     Length,
-    /// The length of a part is above [`RESTRICTED_PART`].
-    #[error("ERR Protocol error: unauthenticated bulk length")]
-    RestrictedLength,
     /// The line with the length of a part is too long.
     #[error("ERR Protocol error: too big bulk count string")]
     LongLength,
@@ -165,7 +153,6 @@ enum State {
 #[derive(Debug)]
 pub struct CommandReader {
     limits: Limits,
-    is_restricted: bool,
     bytes: Vec<u8>,
     /// Where the present command begins in `bytes`.
     begin: usize,
@@ -189,7 +176,6 @@ impl CommandReader {
         assert!(limits.command <= u32::MAX as usize / 2, "parts are found by 32 bits");
         Self {
             limits,
-            is_restricted: false,
             bytes: Vec::new(),
             begin: 0,
             at: 0,
@@ -198,12 +184,6 @@ impl CommandReader {
             parts: Vec::new(),
             excess: None,
         }
-    }
-
-    /// Sets whether the client has still to authenticate: commands of [`RESTRICTED_PARTS`] parts of
-    /// [`RESTRICTED_PART`] bytes suffice for that.
-    pub fn restrict(&mut self, is_restricted: bool) {
-        self.is_restricted = is_restricted;
     }
 
     /// Adds bytes that have arrived.
@@ -318,9 +298,6 @@ impl CommandReader {
                 if count > MAX_PARTS {
                     return Err(ProtocolError::Parts);
                 }
-                if self.is_restricted && count > RESTRICTED_PARTS {
-                    return Err(ProtocolError::RestrictedParts);
-                }
                 Ok(Some(count))
             }
             Some(_) => self.inline(),
@@ -353,9 +330,6 @@ impl CommandReader {
         let len = usize::try_from(number).map_err(|_| ProtocolError::Length)?;
         if len > MAX_ANNOUNCED {
             return Err(ProtocolError::Length);
-        }
-        if self.is_restricted && len > RESTRICTED_PART {
-            return Err(ProtocolError::RestrictedLength);
         }
         Ok(Some(len))
     }

@@ -24,7 +24,6 @@ mod reply;
 
 pub use command::{
     Command, CommandReader, Excess, Limits, MAX_ANNOUNCED, MAX_PARTS, Next, ProtocolError,
-    RESTRICTED_PART, RESTRICTED_PARTS,
 };
 pub use inline::MAX_INLINE;
 pub use reply::{Protocol, ReplyWriter};

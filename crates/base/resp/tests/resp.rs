@@ -196,19 +196,6 @@ fn a_long_part_that_is_skipped_takes_no_memory() {
 }
 
 #[test]
-fn a_client_that_has_to_authenticate_may_send_little() {
-    let next = |bytes: &[u8]| {
-        let mut reader = CommandReader::new(Limits { part: 1 << 20, command: 2 << 20 });
-        reader.restrict(true);
-        reader.extend(bytes);
-        reader.next().map(|next| format!("{next:?}")).map_err(|error| error.to_string())
-    };
-    assert!(next(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n").unwrap().contains("AUTH"));
-    assert!(next(b"*11\r\n").unwrap_err().contains("unauthenticated multibulk length"));
-    assert!(next(b"*1\r\n$16385\r\n").unwrap_err().contains("unauthenticated bulk length"));
-}
-
-#[test]
 fn replies_follow_the_version_of_the_protocol() {
     let write = |protocol| {
         let mut out = Vec::new();

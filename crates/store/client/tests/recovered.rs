@@ -12,7 +12,7 @@ fn the_server_that_takes_over_is_asked() {
     world.learn(1, RECOVERED);
     assert_eq!(world.write(1, PATIENCE, Some(LIVELY)).expect("an answer"), Status::Ok);
     assert_eq!(world.writes(RECOVERED).first(), Some(&false));
-    assert_eq!(world.writes(LIVELY), [true], "it is told that the write was sent before");
+    assert_eq!(world.writes(LIVELY), [true], "the client says that the write was sent before");
 }
 
 #[test]

@@ -156,27 +156,9 @@ impl World {
     /// Reads from a table, and returns how long that takes.
     pub(crate) fn read(&mut self, table: u32) -> Duration {
         let begun = self.now;
-        let request = Request::Read { table, key: b"key" };
-        self.core
-            .submit(self.now, 1, &request, self.now + PATIENCE)
-            .expect("the client knows the table");
-        self.core.flush();
-        let mut ended = None;
-        while ended.is_none() {
-            self.step();
-            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
-                ended = Some(answer.map(|answer| answer.status))
-            };
-            self.core.poll(self.now, sink).expect("the driver works");
-        }
-        assert!(matches!(ended, Some(Ok(Status::NotFound))), "{ended:?}");
+        let ended = self.ask(&Request::Read { table, key: b"key" }, PATIENCE, None);
+        assert!(matches!(ended, Ok(Status::NotFound)), "{ended:?}");
         self.now.since(begun)
-    }
-
-    /// Makes the client expect a table at a server, and the coordinator know of that.
-    pub(crate) fn learn(&mut self, table: u32, port: u16) {
-        self.place(&[port]);
-        self.core.learn(&record(table, &[port])).expect("the locator is valid");
     }
 
     /// Writes to a table. Once a server was asked, the coordinator knows `next` as the table's
@@ -189,8 +171,19 @@ impl World {
     ) -> Result<Status, Error> {
         let (condition, ttl) = (Condition::None, None);
         let write = Request::Write { table, key: b"key", value: b"value", condition, ttl };
+        self.ask(&write, patience, next)
+    }
+
+    /// Sends a request, and waits for the answer. Once a server was asked to write, the coordinator
+    /// knows `next` as the table's server.
+    fn ask(
+        &mut self,
+        request: &Request<'_>,
+        patience: Duration,
+        next: Option<u16>,
+    ) -> Result<Status, Error> {
         self.core
-            .submit(self.now, 1, &write, self.now + patience)
+            .submit(self.now, 1, request, self.now + patience)
             .expect("the client knows the table");
         self.core.flush();
         let mut ended = None;
@@ -207,6 +200,12 @@ impl World {
             self.core.poll(self.now, sink).expect("the driver works");
         }
         ended.expect("just seen")
+    }
+
+    /// Makes the client expect a table at a server, and the coordinator know of that.
+    pub(crate) fn learn(&mut self, table: u32, port: u16) {
+        self.place(&[port]);
+        self.core.learn(&record(table, &[port])).expect("the locator is valid");
     }
 
     /// Returns the writes that a server was asked for: whether each says that it was sent before.

@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) has_ended: bool,
     /// The events that epoll reports.
     pub(crate) interest: EventFlags,
-    /// When the client last took bytes.
+    /// When the client last took bytes, or began to take none.
     pub(crate) took: Nanos,
 }
 
@@ -114,7 +114,7 @@ impl Connection {
 
     /// Sends the replies that need no longer wait, as far as the client takes them.
     pub(crate) fn send(&mut self, durable: u64, now: Nanos) -> io::Result<()> {
-        self.is_blocked = false;
+        let was_blocked = std::mem::take(&mut self.is_blocked);
         while self.waits_for().is_some_and(|position| position <= durable) {
             self.waits.pop_front();
         }
@@ -128,6 +128,9 @@ impl Connection {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.is_blocked = true;
+                    if !was_blocked {
+                        self.took = now;
+                    }
                     break;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -587,12 +587,16 @@ impl Front {
         true
     }
 
-    /// Closes a connection. What lists say of its slot is checked when its turn comes.
+    /// Closes a connection. What other lists say of its slot is checked when its turn comes.
     fn close(&mut self, slot: usize) {
         if let Some(connection) = self.connections[slot].take() {
             self.held -= connection.held();
             self.server.connections -= 1;
             self.free.push(slot);
+            // While the disk is slow, clients may come and go.
+            if connection.waits_for().is_some() {
+                self.waiting.retain(|(_, waiting)| *waiting != slot);
+            }
         }
     }
 

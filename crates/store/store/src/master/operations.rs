@@ -719,13 +719,32 @@ impl<D: Disk> Master<D> {
         after: Option<u64>,
         found: &mut Vec<Ref>,
     ) -> Result<Outcome<MasterBody>, u32> {
+        let next = self.find_page(tablet, after, SCAN_OBJECTS, found)?;
+        let Self { log, held, .. } = self;
+        let count = u32::try_from(found.len()).expect("a page of objects");
+        let body = held.made.make(id.session(), |out| push_objects(out, log, found));
+        let body = body.ok_or(BUSY_MICROS)?;
+        let reply = answer(Status::Ok, next.is_some(), count, next.unwrap_or(0), Repeat::Retain);
+        Ok(self.wait_for_found(found, id, reply.with_body(MasterBody::Made(body))))
+    }
+
+    /// Finds the next objects of a tablet, about `limit` of them, for a reply that waits for
+    /// [their position](Self::position_of_page). Returns the position up to which that is all;
+    /// `None` at the end of the table. The error is after how many microseconds to retry.
+    pub(super) fn find_page(
+        &mut self,
+        tablet: Tablet,
+        after: Option<u64>,
+        limit: usize,
+        found: &mut Vec<Ref>,
+    ) -> Result<Option<u64>, u32> {
         let Tablet { table, range } = tablet;
         // The record may move objects, so it is written before any is found.
         let leaves_out = self.log.due().is_some();
         if leaves_out {
             self.leave_out_expired(table).map_err(|_| BUSY_MICROS)?;
         }
-        let next = self.log.scan(table, (after, range.last), SCAN_BYTES, SCAN_OBJECTS, found);
+        let next = self.log.scan(table, (after, range.last), SCAN_BYTES, limit, found);
         // The scan goes on in the next tablet.
         let next = next.or((range.last < u64::MAX).then_some(range.last));
         let from = after.map_or(range.first, |after| after.saturating_add(1));
@@ -756,12 +775,7 @@ impl<D: Disk> Master<D> {
             }
             found.retain(|at| !is_expired(at));
         }
-        let Self { log, held, .. } = self;
-        let count = u32::try_from(found.len()).expect("a page of objects");
-        let body = held.made.make(id.session(), |out| push_objects(out, log, found));
-        let body = body.ok_or(BUSY_MICROS)?;
-        let reply = answer(Status::Ok, next.is_some(), count, next.unwrap_or(0), Repeat::Retain);
-        Ok(self.wait_for_found(found, id, reply.with_body(MasterBody::Made(body))))
+        Ok(next)
     }
 
     /// Replies once the objects of a page are durable. An object that is missing from the page may

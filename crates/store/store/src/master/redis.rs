@@ -3,7 +3,6 @@
 
 use super::Master;
 use super::body::MasterBody;
-use super::operations::SCAN_BYTES;
 use sprat_disk::Disk;
 use sprat_log::{Content, Full, Ref};
 use sprat_net::Nanos;
@@ -12,7 +11,7 @@ use sprat_rpc::Outcome;
 use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
 use sprat_wire::expiry::Time;
 use sprat_wire::op::{Answer, Condition, Request, Status};
-use sprat_wire::tablet::{Range, Tablet};
+use sprat_wire::tablet::Tablet;
 
 /// Why a command waits for a moment, in all cases that have no text of their own.
 const BUSY: &str = "it waits for its coordinator, for a transaction, or for its disk";
@@ -75,16 +74,16 @@ impl<D: Disk> Master<D> {
 }
 
 impl<D: Disk> LocalObjects<'_, D> {
-    /// Makes sure that a command may meet an object.
-    fn settle(&mut self, table: u32, request: &Request<'_>) -> Result<(), Unready> {
+    /// Makes sure that a command may meet an object, and returns the object's tablet.
+    fn settle(&mut self, table: u32, request: &Request<'_>) -> Result<Tablet, Unready> {
         let Self { master, now, .. } = self;
         master.note_evicted();
         let settled = match master.locate(request, table) {
             Err(outcome) => Err(outcome),
             Ok(_) if !master.is_leased(*now) => Err(Outcome::Retry(0)),
-            Ok(_) => {
+            Ok(tablet) => {
                 master.decide_before(*now, request);
-                master.settle_object(*now, request)
+                master.settle_object(*now, request).map(|()| tablet)
             }
         };
         settled.map_err(|outcome| master.unready(outcome))
@@ -166,22 +165,11 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
         limit: usize,
         found: &mut Vec<Vec<u8>>,
     ) -> Result<Option<u64>, Unready> {
-        let request = Request::Scan { table, after };
-        self.settle(table, &request)?;
+        let tablet = self.settle(table, &Request::Scan { table, after })?;
         let master = &mut *self.master;
-        let leaves_out = master.log.due().is_some();
-        if leaves_out {
-            // The record may move objects, so it is written before any is found.
-            master.leave_out_expired(table).map_err(|_| Unready::Later(BUSY))?;
-        }
         let mut page = Vec::new();
-        let next = master.log.scan(table, (after, u64::MAX), SCAN_BYTES, limit, &mut page);
-        let first = after.map_or(0, |after| after.saturating_add(1));
-        let range = Range { first, last: next.unwrap_or(u64::MAX).max(first) };
-        if master.log.first_locked(Tablet { table, range }).is_some() {
-            return Err(Unready::Later(BUSY));
-        }
-        page.retain(|at| !leaves_out || !master.log.is_expired(&master.log.entry(*at)));
+        let next = master.find_page(tablet, after, limit, &mut page);
+        let next = next.map_err(|_| Unready::Later(BUSY))?;
         found.extend(page.iter().map(|at| master.log.entry(*at).key.to_vec()));
         let position = master.position_of_page(&page);
         self.position = self.position.max(position);
