@@ -82,8 +82,8 @@ pub enum ProtocolError {
 /// A command: a name, and arguments.
 #[derive(Clone, Copy)]
 pub struct Command<'a> {
-    bytes: &'a [u8],
-    parts: &'a [Range<u32>],
+    pub(crate) bytes: &'a [u8],
+    pub(crate) parts: &'a [Range<u32>],
 }
 
 impl<'a> Command<'a> {

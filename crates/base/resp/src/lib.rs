@@ -20,12 +20,14 @@
 
 mod command;
 mod inline;
+mod list;
 mod reply;
 
 pub use command::{
     Command, CommandReader, Excess, Limits, MAX_ANNOUNCED, MAX_PARTS, Next, ProtocolError,
 };
 pub use inline::MAX_INLINE;
+pub use list::CommandList;
 pub use reply::{Protocol, ReplyWriter};
 
 /// Parses an integer as Redis does: no sign except `-`, no leading zeros, no spaces.

@@ -32,6 +32,23 @@ impl<'a> ReplyWriter<'a> {
         self.protocol = protocol;
     }
 
+    /// Returns a writer that appends to the same buffer.
+    pub fn again(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter { out: self.out, protocol: self.protocol }
+    }
+
+    /// Returns the number of bytes in the buffer, for [`truncate`](Self::truncate).
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a buffer holds other replies, too")]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back what was written after the buffer had this number of bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.out.truncate(len);
+    }
+
     fn header(&mut self, mark: char, number: impl std::fmt::Display) {
         write!(self.out, "{mark}{number}\r\n").expect("a vector takes every write");
     }

@@ -79,6 +79,9 @@ impl Log {
         (hash, table, key): (u64, u32, &[u8]),
         len: usize,
     ) -> Result<usize, Full> {
+        if self.group.is_some() {
+            return self.room_in_group(len);
+        }
         for _ in 0..EVICTED_AT_ONCE {
             let room = self.admit(hash, table, key, len);
             match room.and_then(|()| self.make_room(len, Appender::Writer)) {

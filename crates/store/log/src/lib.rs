@@ -31,6 +31,10 @@
 //! entry and to the same head. Completions of clients that were silent for long are dead, unless
 //! one of the client's operations is prepared.
 //!
+//! *Groups.* Entries of a group ([`Log::begin_group`]) lie in one head, behind a mark. If replay
+//! finds only a part of a group at the end of the log, it leaves the part out. So no entry of a
+//! group counts as durable before all are.
+//!
 //! *Transactions.* A prepared entry ([`sprat_wire::transaction`]) is an object of a third table. It
 //! locks an object until the log has the completion of its operation. For each prepared entry the
 //! log leaves memory free for the change that the operation will write.
@@ -74,6 +78,7 @@ mod config;
 mod copy;
 mod evict;
 mod expiry;
+mod group;
 mod log;
 mod order;
 mod pin;

@@ -10,6 +10,7 @@ use crate::completions::Operation;
 use crate::config::{Config, ConfigError, Durability};
 use crate::evict::Evictions;
 use crate::expiry::Expiry;
+use crate::group::OpenGroup;
 use crate::order::Orders;
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
@@ -159,6 +160,10 @@ pub struct Log {
     head_version: u64,
     /// Bytes ever appended to heads.
     pub(crate) position: u64,
+    /// The group that is being written.
+    pub(crate) group: Option<OpenGroup>,
+    /// The groups that are not wholly durable: the positions where each begins and ends.
+    pub(crate) groups: VecDeque<(u64, u64)>,
     /// Bytes of the entries of objects and completions, and bytes of tombstones.
     pub(crate) object_bytes: usize,
     pub(crate) tombstone_bytes: usize,
@@ -209,6 +214,8 @@ impl Log {
             safe_version: 1,
             head_version: 0,
             position: 0,
+            group: None,
+            groups: VecDeque::new(),
             object_bytes: 0,
             tombstone_bytes: 0,
             reserve,

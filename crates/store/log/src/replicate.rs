@@ -66,8 +66,14 @@ impl Log {
     }
 
     /// Returns the position up to which the log is durable.
+    /// A group is durable only as a whole.
     #[must_use]
     pub fn durable_position(&self) -> u64 {
+        self.whole_groups(self.durable_bytes())
+    }
+
+    /// Returns the position up to which the bytes of the log are durable.
+    pub(crate) fn durable_bytes(&self) -> u64 {
         match self.heads.front() {
             Some(&slot) => {
                 let head = self.memory.segment(slot);
@@ -93,8 +99,9 @@ impl Log {
         let mut offset = 0;
         for extent in &segment.extents {
             if (extent.start..extent.end).contains(&reference.address) {
-                return offset + (reference.address - extent.start) + reference.len
-                    <= segment.durable;
+                let end = offset + (reference.address - extent.start) + reference.len;
+                return end <= segment.durable
+                    && self.is_in_whole_group(segment.base + end as u64);
             }
             offset += extent.used();
         }
@@ -108,6 +115,7 @@ impl Log {
     /// After handing the bytes to the disk, report them with [`Log::mark_submitted`].
     #[must_use]
     pub fn next_pending(&self) -> Option<Pending<'_>> {
+        assert!(self.group.is_none(), "a group has not ended");
         self.heads.iter().take(1).chain(&self.survivors).find_map(|&slot| self.pending_of(slot))
     }
 
@@ -238,6 +246,7 @@ impl Log {
             }
         }
         self.close_durable_heads();
+        self.forget_groups();
         let memory = &self.memory;
         self.survivors.retain(|&slot| !memory.segment(slot).wholly_durable());
     }

@@ -297,6 +297,19 @@ impl Memory {
         Ok(start)
     }
 
+    /// Gives back the last `len` bytes of a segment, which were taken and hold no entries.
+    pub(crate) fn shorten(&mut self, slot: u32, len: usize) {
+        let segment = self.segment_mut(slot);
+        segment.appended -= len;
+        let last = segment.extents.last_mut().expect("bytes were taken");
+        last.end -= len;
+        assert!(last.start <= last.end && !segment.sealed);
+        if last.start == last.end {
+            let extent = segment.extents.len() - 1;
+            self.drop_extent(slot, extent);
+        }
+    }
+
     /// Seals a segment: nothing will be appended any more. Frees its unused seglets.
     pub(crate) fn seal(&mut self, slot: u32) {
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");

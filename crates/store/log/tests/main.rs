@@ -5,6 +5,7 @@ mod behaviour;
 mod common;
 mod evict;
 mod expiry;
+mod group;
 mod model;
 mod order;
 mod transactions;

@@ -308,12 +308,69 @@ fn step(
             assert_eq!(log.bytes(&pin), value, "a pinned value stays");
             log.unpin(pin);
         }
-    } else if what < 94 {
+    } else if what < 93 {
         log.clean(case.chance.index(8));
+    } else if what < 95 {
+        change_together(log, model, case, pins, disk);
     } else if let Some(disk) = disk {
         disk.submit(log, case.chance.index(6));
         disk.flush(log, case.chance.index(6));
     }
+}
+
+/// Makes a few changes as a group.
+fn change_together(
+    log: &mut Log,
+    model: &mut Model,
+    case: &mut Case,
+    pins: &mut Vec<(Pin, Vec<u8>)>,
+    mut disk: Option<&mut Disk>,
+) {
+    let count = 1 + case.chance.index(6);
+    let changes: Vec<_> = (0..count)
+        .map(|_| (case.key(), (!case.chance.one_in(4)).then(|| case.value())))
+        .collect();
+    let value_len = |value: &Option<(_, Vec<u8>)>| value.as_ref().map_or(8, |it| it.1.len());
+    // The entries of an object and of a completion.
+    let len = changes.iter().map(|(key, value)| 19 + key.1.len() + value_len(value) + 39).sum();
+    if len > log.max_group() {
+        return;
+    }
+    for round in 0.. {
+        match log.begin_group(len, false) {
+            Ok(()) => break,
+            Err(Full::Replication) => {
+                assert!(round < 100, "waits for ever: {:?}", log.stats());
+                make_way(log, pins, disk.as_deref_mut());
+            }
+            Err(Full::Memory | Full::Disk) => return,
+        }
+    }
+    let begin = model.history.len();
+    for (key, value) in changes {
+        let id = case.operation();
+        let operation = id.map(|id| Operation { id, result: RESULT });
+        match value {
+            Some((value_type, value)) => {
+                let content = Content { value: &value, value_type, expires: NEVER };
+                let written = log.put_content(key.0, &key.1, content, operation.as_ref());
+                let version = written.expect("the group has room").version;
+                record(model, log, key, Some((version, value_type, value)), version, id);
+            }
+            None => {
+                let removed = match operation {
+                    Some(operation) => log.remove_once(key.0, &key.1, &operation),
+                    None => log.remove(key.0, &key.1),
+                };
+                if let Some(version) = removed.expect("the group has room") {
+                    record(model, log, key, None, version, id);
+                }
+            }
+        }
+    }
+    log.end_group();
+    let position = log.position();
+    model.history[begin..].iter_mut().for_each(|(_, _, at)| *at = position);
 }
 
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {

@@ -94,6 +94,8 @@ pub(crate) struct Call<'a> {
     /// Limit on the bytes of keys or values in the reply: [`MAX_REPLY`], or less while connections
     /// hold much memory.
     pub(crate) room: usize,
+    /// Whether a transaction executes the command, so that what it changes is in a group already.
+    pub(crate) in_group: bool,
 }
 
 impl<'a> Call<'a> {
@@ -164,6 +166,26 @@ impl<'a> Call<'a> {
         }
         let content = Content { value, value_type: ValueType::Bytes, expires };
         Ok(self.objects.put(self.table, key, content)?)
+    }
+
+    /// Makes changes that count together or not at all, of at most `len` bytes in the log.
+    pub(crate) fn together(
+        &mut self,
+        len: usize,
+        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.in_group {
+            return change(self);
+        }
+        self.objects.begin(len, false)?;
+        let done = change(self);
+        self.objects.end();
+        done
+    }
+
+    /// Returns the table of a database that is not the session's.
+    pub(crate) fn table_of(&self, database: usize) -> Result<u32, Failure> {
+        self.server.tables[database].ok_or(Failure::NoTable(database))
     }
 
     /// Returns the time at which an object expires, given as the number of a command: seconds or

@@ -94,7 +94,7 @@ impl Connection {
     /// Returns the bytes of memory that the connection holds.
     pub(crate) fn held(&self) -> usize {
         let unfinished = self.unfinished.as_ref().map_or(0, Unfinished::held);
-        self.reader.held() + self.replies.capacity() + unfinished
+        self.reader.held() + self.session.held() + self.replies.capacity() + unfinished
     }
 
     /// Returns the log position for which the first reply that waits does so.

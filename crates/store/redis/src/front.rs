@@ -4,7 +4,7 @@ use crate::call::{Call, Failure, MAX_REPLY};
 use crate::commands;
 use crate::connection::{Connection, Pause, Unfinished};
 use crate::objects::{Objects, Unready};
-use crate::session::{DATABASES, Server, Session};
+use crate::session::{Server, Session, TableRequest, TableRequests};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -16,7 +16,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Limit on the number of connections. A further client gets an error.
@@ -85,10 +84,6 @@ const LISTENER: u64 = u64::MAX;
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Takes the numbers of databases whose tables are wanted. The answer is a call of
-/// [`Front::set_table`].
-pub type TableRequests = Sender<usize>;
-
 /// The connections of Redis clients to a server.
 ///
 /// The loop of a node calls [`turn`](Self::turn) in each iteration, and then, once it has moved the
@@ -99,9 +94,6 @@ pub struct Front {
     listener: TcpListener,
     epoll: OwnedFd,
     server: Server,
-    wanted: TableRequests,
-    /// The databases whose tables were requested.
-    requested: [bool; DATABASES],
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     /// Connections that have their turn in this iteration.
@@ -130,7 +122,7 @@ impl Front {
     ///
     /// # Errors
     /// The system refuses to listen there.
-    pub fn listen(address: SocketAddr, wanted: TableRequests, seed: u64) -> io::Result<Self> {
+    pub fn listen(address: SocketAddr, requests: TableRequests, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -140,9 +132,7 @@ impl Front {
         Ok(Self {
             listener,
             epoll,
-            server: Server::new(port, seed),
-            wanted,
-            requested: [false; DATABASES],
+            server: Server::new(port, requests, seed),
             connections: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -181,10 +171,10 @@ impl Front {
         later.chain(stalls).chain(self.pause).chain(ready).min()
     }
 
-    /// Sets the table of a database.
-    pub fn set_table(&mut self, database: usize, table: u32) {
-        self.requested[database] = false;
-        self.server.tables[database] = Some(table);
+    /// Answers a request for the table of a database. A database that was to become empty may have
+    /// none.
+    pub fn set_table(&mut self, request: TableRequest, table: Option<u32>) {
+        self.server.set_table(request, table);
     }
 
     /// Takes no more connections and no more commands.
@@ -435,6 +425,7 @@ impl Front {
             Ok(Next::Command(command)) => command,
             Ok(Next::Incomplete) => return false,
             Ok(Next::Refused(excess)) => {
+                session.break_transaction();
                 self.refuse(session, replies, excess.to_string());
                 return true;
             }
@@ -449,10 +440,23 @@ impl Front {
             Err(reply) => {
                 // A web page that was made to send to this port must not get a command through.
                 session.ends = is_http(command.name());
+                match command.name().eq_ignore_ascii_case(b"exec") {
+                    true => session.end_transaction(),
+                    false => session.break_transaction(),
+                }
                 self.refuse(session, replies, reply);
                 return true;
             }
         };
+        if let Some(transaction) = &mut session.transaction
+            && commands::is_queued(info)
+        {
+            match commands::queue(transaction, info, &command) {
+                Ok(()) => ReplyWriter::new(replies, session.protocol).simple("QUEUED"),
+                Err(reply) => self.refuse(session, replies, reply),
+            }
+            return true;
+        }
         let mut attempt = before.unwrap_or_else(|| Unfinished::new(now + PATIENCE));
         replies.append(&mut attempt.reply);
         let database = session.database;
@@ -468,6 +472,7 @@ impl Front {
                 resume: &mut attempt.resume,
                 table: table.unwrap_or_default(),
                 room: if self.held > MAX_HELD { LITTLE_HELD } else { MAX_REPLY },
+                in_group: false,
             }),
         };
         attempt.position = attempt.position.max(objects.take_position());
@@ -495,16 +500,19 @@ impl Front {
             Err(Failure::Unready(Unready::Later(reason))) => (now + RETRY, reason),
             Err(Failure::Unready(Unready::NoTable)) => {
                 self.server.tables[database] = None;
-                self.want(database);
+                self.server.open(database);
                 (now + RETRY, NO_TABLE)
             }
             Err(Failure::NoTable(database)) => {
-                self.want(database);
+                self.server.open(database);
                 (now + RETRY, NO_TABLE)
             }
         };
         if now >= attempt.until {
             replies.truncate(begin);
+            if info.name == "exec" {
+                session.end_transaction();
+            }
             self.refuse(session, replies, format!("TRYAGAIN the server is not ready: {reason}"));
             return true;
         }
@@ -535,14 +543,6 @@ impl Front {
         if position > objects.durable() && connection.wait(begin, position) {
             let last = self.waiting.back().map_or(0, |(last, _)| *last);
             self.waiting.push_back((position.max(last), slot));
-        }
-    }
-
-    /// Requests the table of a database, once.
-    fn want(&mut self, database: usize) {
-        if !self.requested[database] {
-            // If there is no receiver, the server is ending.
-            self.requested[database] = self.wanted.send(database).is_ok();
         }
     }
 

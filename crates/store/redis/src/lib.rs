@@ -19,6 +19,6 @@ mod objects;
 mod session;
 
 pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
-pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS, TableRequests};
+pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS};
 pub use objects::{Access, Objects, Unready};
-pub use session::DATABASES;
+pub use session::{DATABASES, TableRequest, TableRequests};

@@ -54,6 +54,17 @@ pub trait Objects {
     /// [`Unready`] when the object cannot be removed now; nothing is changed.
     fn remove(&mut self, table: u32, key: &[u8]) -> Result<(), Unready>;
 
+    /// Begins a group of changes: from now on to [`end`](Self::end), they count together or not at
+    /// all, and have at most `len` bytes in the log. If `only_removes`, they only remove objects.
+    /// All their objects were looked for before, to [change](Access::Change) them.
+    ///
+    /// # Errors
+    /// [`Unready`] when there is no room for them now.
+    fn begin(&mut self, len: usize, only_removes: bool) -> Result<(), Unready>;
+
+    /// Ends the group that was begun.
+    fn end(&mut self);
+
     /// Appends about `limit` keys of the objects in a table whose positions are above `after` (any,
     /// for `None`). Returns the position up to which that is all; `None` at the end. The keys of
     /// objects that have expired are left out.

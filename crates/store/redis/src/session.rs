@@ -1,12 +1,47 @@
 //! What the server knows of a connection, and of all connections.
 
 use sprat_chance::Chance;
-use sprat_resp::Protocol;
+use sprat_resp::{CommandList, Protocol};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 /// Number of databases that `SELECT` can choose from.
 pub const DATABASES: usize = 16;
+
+/// What a server needs done with the table of a database. The answer is a call of
+/// [`Front::set_table`](crate::Front::set_table).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TableRequest {
+    /// Find the table of this database, or make it.
+    Open(usize),
+    /// If this database has a table, replace it by an empty one that is like it.
+    Clear(usize),
+}
+
+/// Takes the requests of a server.
+pub type TableRequests = Sender<TableRequest>;
+
+/// The commands after `MULTI`.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    pub(crate) commands: CommandList,
+    /// Whether a command was refused, so that `EXEC` fails.
+    pub(crate) is_broken: bool,
+}
+
+/// A key that a connection watches, as it was when `WATCH` was executed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Watched {
+    /// The table of the key's database.
+    pub(crate) table: u32,
+    /// The version of the key's object; `None` if there was none.
+    pub(crate) version: Option<u64>,
+}
+
+/// Bytes of memory for a watched key, besides those of the key.
+const WATCHED_BYTES: usize = 64;
 
 /// A client, as commands see it.
 #[derive(Debug)]
@@ -19,15 +54,71 @@ pub(crate) struct Session {
     pub(crate) name: Vec<u8>,
     pub(crate) database: usize,
     pub(crate) protocol: Protocol,
+    pub(crate) transaction: Option<Transaction>,
+    /// By database and key.
+    pub(crate) watched: BTreeMap<(usize, Vec<u8>), Watched>,
+    /// Bytes of memory for the keys that are watched.
+    pub(crate) watched_bytes: usize,
     /// Whether the connection ends once all replies are sent.
     pub(crate) ends: bool,
 }
 
 impl Session {
     pub(crate) fn new(id: u64, peer: SocketAddr) -> Self {
-        let (name, protocol) = (Vec::new(), Protocol::default());
-        Self { id, peer, since: Instant::now(), name, database: 0, protocol, ends: false }
+        Self {
+            id,
+            peer,
+            since: Instant::now(),
+            name: Vec::new(),
+            database: 0,
+            protocol: Protocol::default(),
+            transaction: None,
+            watched: BTreeMap::new(),
+            watched_bytes: 0,
+            ends: false,
+        }
     }
+
+    /// Watches a key, unless it is watched already.
+    pub(crate) fn watch(&mut self, key: &[u8], now: Watched) {
+        self.watched.entry((self.database, key.to_vec())).or_insert_with(|| {
+            self.watched_bytes += WATCHED_BYTES + key.len();
+            now
+        });
+    }
+
+    /// Forgets the keys that are watched.
+    pub(crate) fn unwatch(&mut self) {
+        (self.watched, self.watched_bytes) = (BTreeMap::new(), 0);
+    }
+
+    /// Forgets the commands after `MULTI`, and the keys that are watched.
+    pub(crate) fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.unwatch();
+    }
+
+    /// Makes `EXEC` fail, if there was a `MULTI`.
+    pub(crate) fn break_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_broken = true;
+        }
+    }
+
+    /// Returns the bytes of memory that the session holds.
+    pub(crate) fn held(&self) -> usize {
+        let transaction = self.transaction.as_ref();
+        self.watched_bytes + transaction.map_or(0, |transaction| transaction.commands.held())
+    }
+}
+
+/// The table of a database, as far as the server knows it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct TableState {
+    /// Whether it is being found or made.
+    is_requested: bool,
+    /// Whether it is being replaced by an empty one.
+    is_cleared: bool,
 }
 
 /// What all connections share.
@@ -35,6 +126,8 @@ impl Session {
 pub(crate) struct Server {
     /// The tables of the databases, as far as they are known.
     pub(crate) tables: [Option<u32>; DATABASES],
+    states: [TableState; DATABASES],
+    requests: TableRequests,
     pub(crate) port: u16,
     pub(crate) began: Instant,
     pub(crate) connections: usize,
@@ -47,9 +140,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(port: u16, seed: u64) -> Self {
+    pub(crate) fn new(port: u16, requests: TableRequests, seed: u64) -> Self {
         Self {
             tables: [None; DATABASES],
+            states: [TableState::default(); DATABASES],
+            requests,
             port,
             began: Instant::now(),
             connections: 0,
@@ -64,5 +159,43 @@ impl Server {
     /// Returns a random number.
     pub(crate) fn random(&mut self) -> u64 {
         self.random.draw()
+    }
+
+    /// Requests the table of a database, once.
+    pub(crate) fn open(&mut self, database: usize) {
+        let TableState { is_requested, is_cleared } = &mut self.states[database];
+        if !*is_requested && !*is_cleared {
+            // If there is no receiver, the server is ending.
+            *is_requested = self.requests.send(TableRequest::Open(database)).is_ok();
+        }
+    }
+
+    /// Requests that a database becomes empty. Until it is, commands wait for its table.
+    pub(crate) fn clear(&mut self, database: usize) {
+        let TableState { is_cleared, .. } = &mut self.states[database];
+        if !*is_cleared {
+            self.tables[database] = None;
+            *is_cleared = self.requests.send(TableRequest::Clear(database)).is_ok();
+        }
+    }
+
+    /// Returns whether a database is going to become empty.
+    pub(crate) fn is_clearing(&self, database: usize) -> bool {
+        self.states[database].is_cleared
+    }
+
+    /// Takes the answer to a request for the table of a database, of which there is none if a
+    /// database without a table was to become empty.
+    pub(crate) fn set_table(&mut self, request: TableRequest, table: Option<u32>) {
+        let (TableRequest::Open(database) | TableRequest::Clear(database)) = request;
+        let state = &mut self.states[database];
+        match request {
+            TableRequest::Open(_) => state.is_requested = false,
+            TableRequest::Clear(_) => state.is_cleared = false,
+        }
+        // The table of an earlier request is being replaced.
+        if !state.is_cleared {
+            self.tables[database] = table;
+        }
     }
 }

@@ -41,7 +41,8 @@ pub enum Kind {
     /// A key whose object was removed. The value is the `u64` id of a segment: see
     /// [`Entry::successor`].
     Tombstone = 2,
-    /// The first entry of a segment; its value is a [`SegmentHeader`].
+    /// The first entry of a segment, whose value is a [`SegmentHeader`]; or the mark of a
+    /// [group](crate::group) in a segment.
     Segment = 3,
 }
 

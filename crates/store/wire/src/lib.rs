@@ -8,6 +8,7 @@
 //! - [`expiry`]: after how long objects cease to exist by themselves.
 //! - [`order`]: ranges of the keys of an ordered table, or of an index; [`index`]: what an index
 //!   finds in values.
+//! - [`group`]: entries of the log that count together or not at all.
 //! - [`once`]: operations that take effect once, and their completion records.
 //! - [`tablet`]: parts of tables.
 //! - [`transaction`]: operations that take effect together or not at all.
@@ -22,6 +23,7 @@ pub mod channel;
 pub mod entry;
 pub mod expiry;
 pub mod frame;
+pub mod group;
 pub mod index;
 pub mod limits;
 pub mod once;

@@ -19,6 +19,9 @@ const FORCED_SLICES_PER_SEGLET: usize = 8;
 impl Log {
     /// Takes room for an entry in the head, and cleans as needed: the writer pays for the cleaning.
     pub(crate) fn make_room(&mut self, len: usize, appender: Appender) -> Result<usize, Full> {
+        if self.group.is_some() {
+            return self.room_in_group(len);
+        }
         if !self.fits_segment(len) {
             return Err(Full::Memory);
         }
@@ -129,6 +132,7 @@ impl Log {
         let tracked = self.config.durability == Durability::Tracked;
         let segments = self.segments_left(appender);
         let floor = self.floor(appender);
+        assert!(self.group.is_none(), "a group lies in one head");
         if self.disk_room() <= segments {
             return Err(NoRoom::Disk);
         }

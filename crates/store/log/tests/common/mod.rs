@@ -5,6 +5,7 @@ use sprat_chance::Chance;
 use sprat_log::{Config, Log, Restore, Role};
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use sprat_wire::expiry::Time;
+use sprat_wire::group::Group;
 use sprat_wire::once::Completion;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -97,14 +98,12 @@ impl Disk {
         let mut headers = BTreeMap::new();
         let highest = self.replicas.keys().next_back().copied().unwrap_or(0);
         for (&id, bytes) in &mut self.replicas {
-            let mut whole = 0;
-            while whole < bytes.len() {
-                match Entry::parse_checked(&bytes[whole..]) {
-                    Ok(entry) => whole += entry.encoded_len(),
-                    Err(_) => break,
-                }
+            let (mut whole, mut group) = (0, None);
+            while let Ok(entry) = Entry::parse_checked(&bytes[whole..]) {
+                group = Group::at(whole, &entry).or(group);
+                whole += entry.encoded_len();
             }
-            bytes.truncate(whole);
+            bytes.truncate(group.filter(|group| group.end > whole).map_or(whole, |it| it.begin));
             if whole == 0 {
                 continue;
             }
@@ -137,7 +136,9 @@ impl Disk {
             while at < bytes.len() {
                 let entry = Entry::parse(&bytes[at..]).unwrap();
                 let len = entry.encoded_len();
-                if at + len < bytes.len() || !Completion::is_cut(&entry, headers[&id].role) {
+                let is_mark = Group::at(at, &entry).is_some();
+                let is_last = at + len == bytes.len();
+                if !is_mark && (!is_last || !Completion::is_cut(&entry, headers[&id].role)) {
                     entries.push((restore.hash(entry.table, entry.key), &bytes[at..at + len]));
                 }
                 at += len;

@@ -1,11 +1,14 @@
 //! Commands on keys, whatever their values are.
 
+use super::transactions::ENTRY;
 use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, Unit, expires};
 use crate::glob;
 use crate::objects::{Access, Unready};
+use crate::session::DATABASES;
 use sprat_log::Content;
 use sprat_resp::integer;
 use sprat_wire::expiry::{NEVER, Time};
+use std::ops::Range;
 
 /// How many keys `KEYS` looks at before others have their turn.
 const AT_ONCE: usize = 1024;
@@ -213,18 +216,104 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
         return Ok(());
     };
     let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
-    let table = call.server.tables[database].ok_or(Failure::NoTable(database))?;
-    let in_table = |unready| match unready {
-        Unready::NoTable => Failure::NoTable(database),
-        other => Failure::Unready(other),
-    };
-    let is_there = call.objects.find(table, to, Access::Change).map_err(in_table)?.is_some();
+    let table = call.table_of(database)?;
+    let is_there = is_there(call, (database, table), to)?;
     let copies = replaces || !is_there;
     if copies {
         call.objects.put(table, to, Content { value: &value, value_type, expires })?;
     }
     call.reply.integer(copies.into());
     Ok(())
+}
+
+/// Returns whether a database has a key that is going to be written.
+fn is_there(
+    call: &mut Call<'_>,
+    (database, table): (usize, u32),
+    key: &[u8],
+) -> Result<bool, Failure> {
+    match call.objects.find(table, key, Access::Change) {
+        Ok(found) => Ok(found.is_some()),
+        Err(Unready::NoTable) => Err(Failure::NoTable(database)),
+        Err(unready) => Err(unready.into()),
+    }
+}
+
+/// Moves a key to another name or another database, if `may` says so, given whether there is a key
+/// already. Returns whether it did; `None` if there is no key to be moved.
+fn move_to(
+    call: &mut Call<'_>,
+    key: &[u8],
+    (database, table, to): (usize, u32, &[u8]),
+    may: impl Fn(bool) -> bool,
+) -> Result<Option<bool>, Failure> {
+    let Some(entry) = call.find(key, Access::Change)? else { return Ok(None) };
+    let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
+    if !may(is_there(call, (database, table), to)?) {
+        return Ok(Some(false));
+    }
+    if (table, to) != (call.table, key) {
+        let bytes = 2 * ENTRY + key.len() + to.len() + value.len();
+        call.together(bytes, |call| {
+            call.objects.put(table, to, Content { value: &value, value_type, expires })?;
+            Ok(call.objects.remove(call.table, key)?)
+        })?;
+    }
+    Ok(Some(true))
+}
+
+/// The reply to a command that needs a key which is not there.
+const NO_SUCH_KEY: &str = "ERR no such key";
+
+pub(super) fn rename(call: &mut Call<'_>) -> Result<(), Failure> {
+    let place = (call.session.database, call.table, call.key(2)?);
+    move_to(call, call.key(1)?, place, |_| true)?.ok_or(NO_SUCH_KEY)?;
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn renamenx(call: &mut Call<'_>) -> Result<(), Failure> {
+    let place = (call.session.database, call.table, call.key(2)?);
+    let moved = move_to(call, call.key(1)?, place, |exists| !exists)?.ok_or(NO_SUCH_KEY)?;
+    call.reply.integer(moved.into());
+    Ok(())
+}
+
+pub(super) fn move_key(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (key, database) = (call.key(1)?, call.database(2)?);
+    if database == call.session.database {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let place = (database, call.table_of(database)?, key);
+    let moved = move_to(call, key, place, |exists| !exists)?;
+    call.reply.integer(moved.unwrap_or(false).into());
+    Ok(())
+}
+
+/// Empties databases.
+fn flush(call: &mut Call<'_>, mut databases: Range<usize>) -> Result<(), Failure> {
+    let is_known = |option: &[u8]| {
+        option.eq_ignore_ascii_case(b"sync") || option.eq_ignore_ascii_case(b"async")
+    };
+    if call.command.len() > 2 || !call.command.iter().skip(1).all(is_known) {
+        return Err(SYNTAX.into());
+    }
+    if std::mem::replace(&mut call.resume.done, 1) == 0 {
+        databases.clone().for_each(|database| call.server.clear(database));
+    }
+    if databases.any(|database| call.server.is_clearing(database)) {
+        return Err(Unready::Later("the database will be empty in a moment").into());
+    }
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn flushdb(call: &mut Call<'_>) -> Result<(), Failure> {
+    flush(call, call.session.database..call.session.database + 1)
+}
+
+pub(super) fn flushall(call: &mut Call<'_>) -> Result<(), Failure> {
+    flush(call, 0..DATABASES)
 }
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<(), Failure> {

@@ -4,6 +4,9 @@ mod connection;
 mod info;
 mod keys;
 mod strings;
+mod transactions;
+
+pub(crate) use transactions::{is_queued, queue};
 
 use crate::call::{Call, Failure};
 use sprat_resp::Command;
@@ -24,6 +27,20 @@ pub(crate) struct CommandInfo {
     pub(crate) run: fn(&mut Call<'_>) -> Result<(), Failure>,
 }
 
+impl CommandInfo {
+    /// Returns which parts of a command are keys.
+    pub(crate) fn key_positions(&self, command: &Command<'_>) -> impl Iterator<Item = usize> {
+        let (first, last, step) = self.keys;
+        let at = |number: i32| usize::try_from(number).unwrap_or_default();
+        let end = match last {
+            0 => 0,
+            1.. => at(last) + 1,
+            ..0 => (command.len() + 1).saturating_sub(at(-last)),
+        };
+        (at(first)..end.min(command.len())).step_by(at(step).max(1))
+    }
+}
+
 const READ: &[&str] = &["readonly"];
 const FAST_READ: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write", "denyoom"];
@@ -34,6 +51,9 @@ const SERVER: &[&str] = &["loading", "stale", "fast"];
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
+const TWO_KEYS: (i32, i32, i32) = (1, 2, 1);
+/// Keys and values in turns.
+const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
 /// A command on keys.
 const fn keyed(
@@ -62,16 +82,20 @@ pub(crate) static COMMANDS: &[CommandInfo] = &[
     plain("client", -2, connection::client),
     plain("command", -1, info::command),
     plain("config", -2, info::config),
-    keyed("copy", -3, WRITE, (1, 2, 1), keys::copy),
+    keyed("copy", -3, WRITE, TWO_KEYS, keys::copy),
     keyed("dbsize", 1, FAST_READ, NO_KEY, keys::dbsize),
     keyed("decr", 2, FAST_WRITE, ONE_KEY, strings::decr),
     keyed("decrby", 3, FAST_WRITE, ONE_KEY, strings::decrby),
     keyed("del", -2, FREE, ALL_KEYS, keys::del),
+    plain("discard", 1, transactions::discard),
     plain("echo", 2, connection::echo),
+    plain("exec", 1, transactions::exec),
     keyed("exists", -2, FAST_READ, ALL_KEYS, keys::exists),
     keyed("expire", -3, FREE, ONE_KEY, keys::expire),
     keyed("expireat", -3, FREE, ONE_KEY, keys::expireat),
     keyed("expiretime", 2, FAST_READ, ONE_KEY, keys::expiretime),
+    plain("flushall", -1, keys::flushall),
+    plain("flushdb", -1, keys::flushdb),
     keyed("get", 2, FAST_READ, ONE_KEY, strings::get),
     keyed("getdel", 2, FREE, ONE_KEY, strings::getdel),
     keyed("getex", -2, FREE, ONE_KEY, strings::getex),
@@ -83,6 +107,10 @@ pub(crate) static COMMANDS: &[CommandInfo] = &[
     plain("info", -1, info::info),
     keyed("keys", 2, READ, NO_KEY, keys::keys),
     keyed("mget", -2, FAST_READ, ALL_KEYS, strings::mget),
+    keyed("move", 3, FREE, ONE_KEY, keys::move_key),
+    keyed("mset", -3, WRITE, PAIRS, strings::mset),
+    keyed("msetnx", -3, WRITE, PAIRS, strings::msetnx),
+    plain("multi", 1, transactions::multi),
     keyed("persist", 2, FREE, ONE_KEY, keys::persist),
     keyed("pexpire", -3, FREE, ONE_KEY, keys::pexpire),
     keyed("pexpireat", -3, FREE, ONE_KEY, keys::pexpireat),
@@ -92,6 +120,8 @@ pub(crate) static COMMANDS: &[CommandInfo] = &[
     keyed("pttl", 2, FAST_READ, ONE_KEY, keys::pttl),
     plain("quit", -1, connection::quit),
     keyed("randomkey", 1, READ, NO_KEY, keys::randomkey),
+    keyed("rename", 3, &["write"], TWO_KEYS, keys::rename),
+    keyed("renamenx", 3, FREE, TWO_KEYS, keys::renamenx),
     plain("reset", 1, connection::reset),
     keyed("scan", -2, READ, NO_KEY, keys::scan),
     plain("select", 2, connection::select),
@@ -106,7 +136,9 @@ pub(crate) static COMMANDS: &[CommandInfo] = &[
     keyed("ttl", 2, FAST_READ, ONE_KEY, keys::ttl),
     keyed("type", 2, FAST_READ, ONE_KEY, keys::type_of),
     keyed("unlink", -2, FREE, ALL_KEYS, keys::del),
+    plain("unwatch", 1, transactions::unwatch),
     plain("wait", 3, info::wait),
+    keyed("watch", -2, SERVER, ALL_KEYS, transactions::watch),
 ];
 
 /// The longest name of a command, in bytes.
@@ -133,8 +165,12 @@ pub(crate) fn check(command: &Command<'_>) -> Result<&'static CommandInfo, Vec<u
     match fits {
         true => Ok(info),
         false => {
+            let code = match info.name {
+                "exec" => "EXECABORT Transaction discarded because of:",
+                _ => "ERR",
+            };
             let name = info.name;
-            Err(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
+            Err(format!("{code} wrong number of arguments for '{name}' command").into_bytes())
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Commands on strings.
 
+use super::transactions::ENTRY;
 use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
 use crate::objects::Access;
 use sprat_log::Content;
@@ -249,6 +250,40 @@ pub(super) fn mget(call: &mut Call<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Writes all keys at once, if `may` says so for each, given whether it exists. Returns whether it
+/// did.
+fn put_all(call: &mut Call<'_>, may: impl Fn(bool) -> bool) -> Result<bool, Failure> {
+    if call.command.len().is_multiple_of(2) {
+        return Err(format!("ERR wrong number of arguments for '{}' command", call.name).into());
+    }
+    let mut bytes = 0;
+    for at in (1..call.command.len()).step_by(2) {
+        let key = call.key(at)?;
+        if !may(call.find(key, Access::Change)?.is_some()) {
+            return Ok(false);
+        }
+        bytes += ENTRY + key.len() + call.argument(at + 1).len();
+    }
+    call.together(bytes, |call| {
+        (1..call.command.len())
+            .step_by(2)
+            .try_for_each(|at| call.put(call.key(at)?, call.argument(at + 1), NEVER))
+    })?;
+    Ok(true)
+}
+
+pub(super) fn mset(call: &mut Call<'_>) -> Result<(), Failure> {
+    put_all(call, |_| true)?;
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn msetnx(call: &mut Call<'_>) -> Result<(), Failure> {
+    let is_done = put_all(call, |exists| !exists)?;
+    call.reply.integer(is_done.into());
+    Ok(())
 }
 
 pub(super) fn append(call: &mut Call<'_>) -> Result<(), Failure> {

@@ -124,8 +124,8 @@ impl<R: ReadAt> FrameReader<R> {
             }
         }
         let chunked = bytes.len();
-        let header = match (read_log(bytes, id, hash, entries), &found_there) {
-            (Ok(header), _) => header,
+        let (header, whole) = match (read_log(bytes, id, hash, entries), &found_there) {
+            (Ok(read), _) => read,
             // An entry that began in the last whole chunk and ended in the torn one.
             (Err((at, BadLog::Entry(Malformed::Truncated { .. }))), Some(_)) if at > 0 => {
                 bytes.truncate(at);
@@ -139,8 +139,9 @@ impl<R: ReadAt> FrameReader<R> {
         if last.is_some_and(|last| Completion::is_cut(&last, header.role)) {
             entries.pop();
         }
-        let log_end = u32::try_from(bytes.len()).expect("within a segment");
-        self.check_clean(found, newest, walked.position, log_end)?;
+        self.check_clean(found, newest, walked.position, log_position(bytes.len()))?;
+        bytes.truncate(whole);
+        let log_end = log_position(bytes.len());
         let cut_bytes = (chunked - bytes.len()) as u64 + u64::from(walked.lost);
         loaded.cut = (cut_bytes > 0 || matches!(walked.end, End::Torn(_))).then(|| Cut {
             segment: Some(id),
@@ -175,6 +176,10 @@ impl<R: ReadAt> FrameReader<R> {
         let is = format!("head {} with {log_end} B", found.segment);
         Err(self.corruption(found.frame, position, found.segment, expected, is))
     }
+}
+
+fn log_position(at: usize) -> u32 {
+    u32::try_from(at).expect("within a segment")
 }
 
 /// Returns the next empty buffer; `None` when there will be none.

@@ -190,11 +190,12 @@ impl<R: ReadAt> FrameReader<R> {
                 continue;
             }
             let header = match read_log(&log, found.segment, |_, _| 0, &mut Vec::new()) {
-                Ok(header) => header,
+                Ok((header, _)) => header,
                 // Replay reports what is wrong behind the header entry.
                 Err((at, _)) if at > 0 => {
                     read_log(&log[..at], found.segment, |_, _| 0, &mut Vec::new())
                         .map_err(|(at, bad)| self.bad_log(found, buffer, at, &bad))?
+                        .0
                 }
                 Err((at, bad)) => return Err(self.bad_log(found, buffer, at, &bad)),
             };

@@ -1,6 +1,7 @@
 //! Reads one frame: reassembles a segment's log from its chunks.
 
 use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
+use sprat_wire::group::Group;
 use sprat_wire::frame::{
     BLOCK_BYTES, BadChunk, CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, find_chunks,
 };
@@ -164,32 +165,44 @@ pub(super) enum BadLog {
     Entry(Malformed),
     /// The first entry is not this segment's header.
     Header,
-    /// A segment header is in the wrong place.
+    /// A segment header, or the mark of a group, is in the wrong place.
     Misplaced,
 }
 
-/// Checks every entry of a segment's log. Puts the position and hash of each entry except the first
-/// into `entries`, which it clears before. Returns the header. The error has the position at which
-/// the log is wrong, and the reason.
+/// Checks every entry of a segment's log. Puts the position and hash of each object and tombstone
+/// into `entries`, which it clears before. Returns the header, and where the log ends: before a
+/// [group](sprat_wire::group) that is not whole. The error has the position at which the log is
+/// wrong, and the reason.
 pub(super) fn read_log(
     log: &[u8],
     segment: u64,
     hash: impl Fn(u32, &[u8]) -> u64,
     entries: &mut Vec<(u32, u64)>,
-) -> Result<SegmentHeader, (usize, BadLog)> {
+) -> Result<(SegmentHeader, usize), (usize, BadLog)> {
     entries.clear();
     let first = Entry::parse_checked(log).map_err(|malformed| (0, BadLog::Entry(malformed)))?;
     let header = if first.kind == Kind::Segment { SegmentHeader::parse(first.value) } else { None };
     let header = header.filter(|header| header.id == segment).ok_or((0, BadLog::Header))?;
     let mut at = first.encoded_len();
+    let mut group: Option<(Group, usize)> = None;
     while at < log.len() {
         let entry =
             Entry::parse_checked(&log[at..]).map_err(|malformed| (at, BadLog::Entry(malformed)))?;
         if entry.kind == Kind::Segment {
-            return Err((at, BadLog::Misplaced));
+            let is_within = group.is_some_and(|(group, _)| at < group.end);
+            let next = Group::at(at, &entry).filter(|_| !is_within);
+            group = Some((next.ok_or((at, BadLog::Misplaced))?, entries.len()));
+        } else {
+            let at = u32::try_from(at).expect("within a segment");
+            entries.push((at, hash(entry.table, entry.key)));
         }
-        entries.push((u32::try_from(at).expect("within a segment"), hash(entry.table, entry.key)));
         at += entry.encoded_len();
     }
-    Ok(header)
+    match group {
+        Some((group, before)) if group.end > log.len() => {
+            entries.truncate(before);
+            Ok((header, group.begin))
+        }
+        _ => Ok((header, log.len())),
+    }
 }

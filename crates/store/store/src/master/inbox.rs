@@ -4,6 +4,7 @@ use super::TabletAddresses;
 use crate::replication::BackupServer;
 use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
+use sprat_redis::TableRequest;
 use sprat_wire::index::SortOrder;
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
 use sprat_wire::tablet::Tablet;
@@ -66,9 +67,8 @@ pub enum Command {
     /// The tablets of a table, in answer to a [wanted](Outbox::take_wanted_table) table, are at
     /// these addresses.
     Located(u32, TabletAddresses),
-    /// The table of a database of Redis clients, for which the [`Front`](sprat_redis::Front) has
-    /// asked.
-    RedisTable(usize, u32),
+    /// The answer to a request of the [`Front`](sprat_redis::Front) for the table of a database.
+    RedisTable(TableRequest, Option<u32>),
     /// Send the master's counters, and the network's, to this sender.
     Stats(Sender<Vec<Figure>>),
 }

@@ -355,7 +355,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Seals the head and opens another when the head's frame on disk, or one of its replicas, has
-    /// no room for an entry of `len` bytes. If `removes`, the new head may be a segment that is
+    /// no room for an entry of `len` bytes; a group has its room from the beginning. If `removes`, the new head may be a segment that is
     /// reserved for removals on a full disk.
     ///
     /// # Errors
@@ -363,7 +363,7 @@ impl<D: Disk> Master<D> {
     /// [`Full::Replication`] otherwise.
     #[inline]
     fn seal_if_short(&mut self, len: usize, removes: bool) -> Result<(), Full> {
-        if self.durable.has_room(&self.log, len) {
+        if self.log.is_in_group() || self.durable.has_room(&self.log, len) {
             return Ok(());
         }
         match if removes { self.log.roll_head_to_remove() } else { self.log.roll_head() } {
@@ -516,9 +516,9 @@ impl<D: Disk> Master<D> {
             }
             Command::Located(table, addresses) => self.resolver.located(table, addresses),
             Command::Stats(reply) => self.counter_requests.add_command(reply),
-            Command::RedisTable(database, table) => {
+            Command::RedisTable(request, table) => {
                 if let Some(front) = &mut self.redis {
-                    front.set_table(database, table);
+                    front.set_table(request, table);
                 }
             }
         }

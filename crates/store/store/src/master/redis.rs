@@ -10,11 +10,18 @@ use sprat_redis::{Access, Front, Objects, Unready};
 use sprat_rpc::Outcome;
 use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
 use sprat_wire::expiry::Time;
+use sprat_wire::group::MARK_BYTES;
 use sprat_wire::op::{Answer, Condition, Request, Status};
 use sprat_wire::tablet::Tablet;
 
 /// Why a command waits for a moment, in all cases that have no text of their own.
 const BUSY: &str = "it waits for its coordinator, for a transaction, or for its disk";
+
+/// The reply to a command of a transaction for which the transaction has no room.
+const TOO_LARGE: &str = "ERR the commands of the transaction change more bytes than was foreseen";
+
+/// Bytes of a group for what happens beside its changes, such as a record of the time.
+const GROUP_SPARE: usize = 1 << 10;
 
 /// A master, and the time.
 struct LocalObjects<'a, D: Disk> {
@@ -22,6 +29,8 @@ struct LocalObjects<'a, D: Disk> {
     now: Nanos,
     /// The log position for which the reply to the command at hand must wait.
     position: u64,
+    /// In a group: the bytes that its changes may still have.
+    room: Option<usize>,
 }
 
 impl<D: Disk> Master<D> {
@@ -34,7 +43,7 @@ impl<D: Disk> Master<D> {
     /// Executes what Redis clients have sent; returns whether there was anything to do.
     pub(super) fn turn_redis(&mut self, now: Nanos) -> bool {
         let Some(mut front) = self.redis.take() else { return false };
-        let worked = front.turn(now, &mut LocalObjects { master: self, now, position: 0 });
+        let worked = front.turn(now, &mut LocalObjects::new(self, now));
         self.redis = Some(front);
         worked
     }
@@ -42,7 +51,7 @@ impl<D: Disk> Master<D> {
     /// Sends the replies to Redis clients that may leave; returns whether there were any.
     pub(super) fn reply_to_redis(&mut self, now: Nanos) -> bool {
         let Some(mut front) = self.redis.take() else { return false };
-        let worked = front.send(now, &LocalObjects { master: self, now, position: 0 });
+        let worked = front.send(now, &LocalObjects::new(self, now));
         self.redis = Some(front);
         worked
     }
@@ -73,7 +82,11 @@ impl<D: Disk> Master<D> {
     }
 }
 
-impl<D: Disk> LocalObjects<'_, D> {
+impl<'a, D: Disk> LocalObjects<'a, D> {
+    fn new(master: &'a mut Master<D>, now: Nanos) -> Self {
+        Self { master, now, position: 0, room: None }
+    }
+
     /// Makes sure that a command may meet an object, and returns the object's tablet.
     fn settle(&mut self, table: u32, request: &Request<'_>) -> Result<Tablet, Unready> {
         let Self { master, now, .. } = self;
@@ -102,9 +115,13 @@ impl<D: Disk> LocalObjects<'_, D> {
         (len, removes): (usize, bool),
         change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
     ) -> Result<(), Unready> {
-        let Self { master, .. } = self;
+        let Self { master, room, .. } = self;
         if let Some(outcome) = master.reject_change(None) {
             return Err(master.unready(outcome));
+        }
+        if let Some(room) = room {
+            let left = room.checked_sub(len);
+            *room = left.ok_or_else(|| Unready::Refused(TOO_LARGE.to_owned()))?;
         }
         let changed = master.seal_if_short(len, removes).and_then(|()| change(master));
         if let Err(log_full) = changed {
@@ -156,6 +173,35 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
             master.removed_at = master.log.position();
             Ok(())
         })
+    }
+
+    fn begin(&mut self, len: usize, only_removes: bool) -> Result<(), Unready> {
+        let Self { master, room, .. } = self;
+        let (bytes, most) = (len + GROUP_SPARE, master.log.max_group());
+        if bytes > most {
+            let most = most - GROUP_SPARE;
+            let reason = format!("ERR {len} bytes of keys and values at once; the limit is {most}");
+            return Err(Unready::Refused(reason));
+        }
+        if let Some(outcome) = master.reject_change(None) {
+            return Err(master.unready(outcome));
+        }
+        let begun = master
+            .seal_if_short(MARK_BYTES + bytes, only_removes)
+            .and_then(|()| master.log.begin_group(bytes, only_removes));
+        match begun {
+            Ok(()) => *room = Some(len),
+            Err(log_full) => {
+                let outcome = master.log_full(log_full, None);
+                return Err(master.unready(outcome));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.room = None;
+        self.master.log.end_group();
     }
 
     fn keys(

@@ -6,6 +6,7 @@
 use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
 use sprat_wire::expiry::NEVER;
+use sprat_wire::group::Group;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION};
 use sprat_wire::op::Selection;
 use sprat_wire::tablet::{position, table_of};
@@ -32,6 +33,8 @@ pub(super) enum Unsorted {
     Entry { at: usize, why: Malformed },
     #[error("the segment does not start with its header")]
     Header,
+    #[error("byte {at} of the segment: a segment's header in the wrong place")]
+    Misplaced { at: usize },
 }
 
 /// An entry in the segment.
@@ -114,7 +117,7 @@ impl Sorted {
 
     /// Sorts the next slice.
     pub(super) fn sort_slice(&mut self, contents: &mut Contents) -> Result<(), Unsorted> {
-        let more = contents.copy(self.bytes.len(), SLICE_BYTES, &mut self.bytes)?;
+        let mut more = contents.copy(self.bytes.len(), SLICE_BYTES, &mut self.bytes)?;
         while self.at < self.bytes.len() {
             let at = self.at;
             let entry = match Entry::parse_checked(&self.bytes[at..]) {
@@ -129,6 +132,14 @@ impl Sorted {
                 let header =
                     SegmentHeader::parse(entry.value).filter(|_| entry.kind == Kind::Segment);
                 self.header = Some((len, header.ok_or(Unsorted::Header)?));
+                continue;
+            }
+            if entry.kind == Kind::Segment {
+                let group = Group::at(at, &entry).ok_or(Unsorted::Misplaced { at })?;
+                if group.end > contents.len() {
+                    self.bytes.truncate(at);
+                    (self.at, more) = (at, false);
+                }
                 continue;
             }
             let index = |number: usize| u32::try_from(number).expect("within a segment");

@@ -37,7 +37,7 @@ impl Server {
         }
         .into_iter();
         self.redis = redis.as_ref().map(|redis| redis.address);
-        let (mut front, wanted) = redis.map(|redis| (redis.front, redis.wanted)).unzip();
+        let (mut front, requests) = redis.map(|redis| (redis.front, redis.requests)).unzip();
         let mut metric_sources = Vec::new();
         for (at, (listen, dir)) in listen.iter().zip(dirs).enumerate() {
             metric_sources.push(self.start_node(
@@ -48,9 +48,9 @@ impl Server {
                 ended,
             )?);
         }
-        if let Some(wanted) = wanted {
+        if let Some(requests) = requests {
             let node = metric_sources[0].clone();
-            let tables = redis::start_tables(&self.coordinator, wanted, node, &self.ended)?;
+            let tables = redis::start_tables(&self.coordinator, requests, node, &self.ended)?;
             self.threads.push(tables);
         }
         if let Some(address) = options.metrics {

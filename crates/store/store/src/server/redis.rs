@@ -5,9 +5,10 @@ use super::run::{NodeHandle, pause};
 use super::{ServerError, ServerOptions, random};
 use crate::master::{Command, Outbox};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sprat_client::{Client, Options};
+use sprat_client::{Client, Error, Options, Table, TableOptions};
 use sprat_net::{Locators, Mode};
-use sprat_redis::Front;
+use sprat_redis::{Front, TableRequest};
+use sprat_wire::op::TableRecord;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct RedisListener {
     pub(super) front: Front,
     pub(super) address: SocketAddr,
-    /// The databases whose tables are wanted.
-    pub(super) wanted: Receiver<usize>,
+    /// What is to be done with the tables of databases.
+    pub(super) requests: Receiver<TableRequest>,
 }
 
 impl RedisListener {
@@ -51,11 +52,11 @@ impl RedisListener {
             );
         }
         raise_descriptor_limit();
-        let (wants, wanted) = channel();
+        let (sender, requests) = channel();
         let failed = ServerError::system(format!("listen for Redis clients at {address}"));
-        let front = Front::listen(address, wants, random()).map_err(failed)?;
+        let front = Front::listen(address, sender, random()).map_err(failed)?;
         let address = front.address().map_err(ServerError::system("look up an address"))?;
-        Ok(Self { front, address, wanted })
+        Ok(Self { front, address, requests })
     }
 }
 
@@ -69,11 +70,11 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Starts the thread that makes the tables of databases when they are first used. It ends when the
-/// node of the Redis clients ends.
+/// Starts the thread that makes and clears the tables of databases. It ends when the node of the
+/// Redis clients ends.
 pub(super) fn start_tables(
     coordinator: &Locators,
-    wanted: Receiver<usize>,
+    requests: Receiver<TableRequest>,
     (outbox, node): (Outbox, NodeHandle),
     ended: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, ServerError> {
@@ -86,18 +87,22 @@ pub(super) fn start_tables(
     };
     let ended = Arc::clone(ended);
     let run = move || {
-        for database in &wanted {
+        for request in &requests {
+            let mut clearing = Clearing::default();
             while !ended.load(Ordering::Acquire) {
-                let name = format!("redis-{database}");
-                let made =
-                    Client::connect(&options).and_then(|mut client| client.create_table(&name));
-                match made {
-                    Ok(table) if outbox.send(Command::RedisTable(database, table.0)) => {
-                        node.ring();
-                        break;
+                let done = Client::connect(&options).and_then(|mut client| match request {
+                    TableRequest::Open(database) => open(&mut client, &name(database)).map(Some),
+                    TableRequest::Clear(database) => clearing.go_on(&mut client, &name(database)),
+                });
+                match done {
+                    Ok(table) => {
+                        let table = table.map(|table| table.0);
+                        if outbox.send(Command::RedisTable(request, table)) {
+                            node.ring();
+                            break;
+                        }
                     }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!("cannot make the table {name}: {error}"),
+                    Err(error) => tracing::warn!("{request:?} of Redis clients: {error}"),
                 }
                 pause(RETRY);
             }
@@ -107,4 +112,48 @@ pub(super) fn start_tables(
         .name("sprat-tables".into())
         .spawn(run)
         .map_err(ServerError::system("start a thread"))
+}
+
+/// Returns the name of a database's table.
+fn name(database: usize) -> String {
+    format!("redis-{database}")
+}
+
+/// Finds a table, whatever its options are, or makes it.
+fn open(client: &mut Client, name: &str) -> Result<Table, Error> {
+    match client.table(name) {
+        Err(Error::NoSuchTable(..)) => client.create_table(name),
+        found => found,
+    }
+}
+
+/// Replaces a table by an empty one. If the process ends in between, the next server makes the
+/// table without its options and indexes.
+#[derive(Default)]
+struct Clearing {
+    /// The table as it was before it was dropped.
+    before: Option<TableRecord>,
+}
+
+impl Clearing {
+    /// Does what is still to be done; returns the empty table, or `None` if there was no table.
+    fn go_on(&mut self, client: &mut Client, name: &str) -> Result<Option<Table>, Error> {
+        if self.before.is_none() {
+            self.before = client.list_tables()?.into_iter().find(|table| table.name == name);
+        }
+        let Some(before) = &self.before else { return Ok(None) };
+        match client.table(name) {
+            Ok(table) if table.0 == before.id => client.drop_table(name)?,
+            Ok(_) | Err(Error::NoSuchTable(..)) => {}
+            Err(error) => return Err(error),
+        }
+        let tablets = before.tablets.len().try_into().expect("as many as before");
+        let options =
+            TableOptions { tablets, when_full: before.when_full, ordered: before.ordered };
+        let table = client.create_table_with(name, options)?;
+        for index in &before.indexes {
+            client.create_index(name, &index.name, &index.definition)?;
+        }
+        Ok(Some(table))
+    }
 }

@@ -5,6 +5,8 @@ use sprat_chance::Chance;
 use sprat_disk::{Fault, Latency, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};
+use sprat_wire::entry::entry_len;
+use sprat_wire::expiry::NEVER;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,6 +150,40 @@ fn completions_are_dropped_when_their_entry_is_missing() {
                 open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
             assert_eq!(report.entries, if whole { 3 } else { 1 }, "life {life}");
             log.check(&segments, newest, true);
+            drop(backup);
+        }
+    }
+}
+
+#[test]
+fn a_group_is_dropped_when_an_entry_of_it_is_missing() {
+    for missing in 0..3 {
+        let control = MemControl::new(1);
+        let (mut backup, ..) =
+            open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+        let mut log = MiniLog::new(1);
+        assert!(log.append(&backup, 100));
+        log.settle(&mut backup);
+        let before = log.segments.clone();
+        log.append_mark(2 * entry_len(8, 100, NEVER));
+        for _ in missing..2 {
+            assert!(log.append(&backup, 100));
+        }
+        if missing == 0 {
+            // What follows a group may be missing.
+            assert!(log.append(&backup, 100));
+        }
+        log.settle(&mut backup);
+        drop(backup);
+        let expected = if missing == 0 { &log.segments } else { &before };
+        // The first opening cuts the log before the group, and seals it there.
+        for life in 0..2 {
+            control.kill();
+            let (backup, report, segments, _) =
+                open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+            assert_eq!(report.entries, if missing == 0 { 4 } else { 1 }, "life {life}");
+            assert_eq!(report.cut.is_some(), missing > 0 && life == 0, "life {life}");
+            assert!(segments == *expected, "life {life}, {missing} missing");
             drop(backup);
         }
     }

@@ -9,6 +9,7 @@ use sprat_store::backup::{
 };
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::expiry::NEVER;
+use sprat_wire::group::{MARK_BYTES, encode_mark};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
@@ -225,6 +226,14 @@ impl MiniLog {
         let at = bytes.len();
         bytes.resize(at + entry.encoded_len(), 0);
         entry.encode(&mut bytes[at..]);
+    }
+
+    /// Appends the mark of a group whose entries have `len` bytes, and are appended next.
+    pub(crate) fn append_mark(&mut self, len: usize) {
+        let bytes = self.segments.get_mut(&self.head.expect("a head")).unwrap();
+        let at = bytes.len();
+        bytes.resize(at + MARK_BYTES, 0);
+        encode_mark(len, &mut bytes[at..]);
     }
 
     /// Drops some old segments from the digest: the next head no longer lists them.

@@ -2,6 +2,7 @@
 
 mod client;
 mod random;
+mod transactions;
 
 use crate::common::clients::client_of;
 use client::{RedisClient, Reply, encode};

@@ -110,9 +110,15 @@ enum Kind {
     Conditions,
     /// One to four keys.
     Keys,
+    /// One to three keys, each with a value.
+    Pairs,
+    /// A key that a command before writes.
+    Written,
 }
 
-use Kind::{Conditions, Expiry, Integer, Key, Keys, Options, Pattern, Value};
+use Kind::{
+    Conditions, Expiry, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written,
+};
 
 /// The commands whose replies are compared, with their arguments.
 const COMMAND_KINDS: &[(&str, &[Kind])] = &[
@@ -121,7 +127,11 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("decr", &[Key]),
     ("decrby", &[Key, Integer]),
     ("del", &[Keys]),
+    ("discard", &[]),
     ("echo", &[Value]),
+    ("exec", &[]),
+    ("exec", &[]),
+    ("exec", &[]),
     ("exists", &[Keys]),
     ("expire", &[Key, Expiry, Options]),
     ("expireat", &[Key, Expiry, Conditions]),
@@ -136,6 +146,11 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("incrby", &[Key, Integer]),
     ("keys", &[Pattern]),
     ("mget", &[Keys]),
+    ("move", &[Key, Integer]),
+    ("mset", &[Pairs]),
+    ("msetnx", &[Pairs]),
+    ("multi", &[]),
+    ("multi", &[]),
     ("nonsense", &[Value, Value]),
     ("persist", &[Key]),
     ("pexpire", &[Key, Expiry, Options]),
@@ -144,6 +159,8 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("ping", &[Options]),
     ("psetex", &[Key, Expiry, Value]),
     ("pttl", &[Key]),
+    ("rename", &[Key, Key]),
+    ("renamenx", &[Key, Key]),
     ("select", &[Integer]),
     ("set", &[Key, Value]),
     ("set", &[Key, Value]),
@@ -157,14 +174,19 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("ttl", &[Key]),
     ("type", &[Key]),
     ("unlink", &[Keys]),
+    ("unwatch", &[]),
+    ("watch", &[Written]),
 ];
 
 fn pick<'a>(chance: &mut Chance, from: &[&'a str]) -> &'a str {
     from[chance.index(from.len())]
 }
 
-/// Draws a command. One in 30 lacks an argument, or has one too many.
-fn draw(chance: &mut Chance) -> Vec<Vec<u8>> {
+type Command = Vec<Vec<u8>>;
+
+/// Draws a command, and perhaps one that comes before it. One in 30 lacks an argument, or has one
+/// too many.
+fn draw(chance: &mut Chance, commands: &mut Vec<Command>) {
     let (name, kinds) = COMMAND_KINDS[chance.index(COMMAND_KINDS.len())];
     let name = if chance.one_in(3) { name.to_uppercase() } else { name.to_owned() };
     let mut parts = vec![name.into_bytes()];
@@ -179,18 +201,30 @@ fn draw(chance: &mut Chance) -> Vec<Vec<u8>> {
             Options => (0..chance.below(4)).for_each(|_| push(pick(chance, OPTIONS))),
             Conditions => (0..chance.below(3)).for_each(|_| push(pick(chance, CONDITIONS))),
             Keys => (0..=chance.below(4)).for_each(|_| push(pick(chance, KEYS))),
+            Pairs => (0..=chance.below(3)).for_each(|_| {
+                push(pick(chance, KEYS));
+                push(pick(chance, VALUES));
+            }),
+            // `WATCH` of a key that is not there is one of the differences.
+            Written => {
+                let key = pick(chance, KEYS);
+                commands.push(["SET", key, "watched"].map(|part| part.as_bytes().to_vec()).into());
+                push(key);
+            }
         }
     }
     match chance.below(60) {
         0 if parts.len() > 1 => drop(parts.pop()),
-        1 => parts.push(b"more".to_vec()),
+        // It would be watched.
+        1 if !parts[0].eq_ignore_ascii_case(b"watch") => parts.push(b"more".to_vec()),
         _ => {}
     }
-    parts
+    commands.push(parts);
 }
 
-/// Returns whether two replies are the same, as far as they have to be.
-fn is_same(command: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+/// Returns whether two replies are the same, as far as they have to be. `queued` are the commands
+/// after the last `MULTI`.
+fn is_same(command: &[Vec<u8>], queued: &[Command], ours: &Reply, theirs: &Reply) -> bool {
     let sorted = |reply: &Reply| {
         let mut all: Vec<String> =
             reply.clone().elements().iter().map(|one| format!("{one:?}")).collect();
@@ -198,6 +232,12 @@ fn is_same(command: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
         all
     };
     match (&command[0].to_ascii_lowercase()[..], ours, theirs) {
+        (b"exec", Reply::Many(_, ours), Reply::Many(_, theirs)) => {
+            let mut replies = queued.iter().zip(ours.iter().zip(theirs));
+            ours.len() == theirs.len()
+                && ours.len() == queued.len()
+                && replies.all(|(command, (ours, theirs))| is_same(command, &[], ours, theirs))
+        }
         // The commands are executed at slightly different times.
         (b"ttl" | b"expiretime", Reply::Integer(ours), Reply::Integer(theirs)) => {
             *ours > FAR && *theirs > FAR
@@ -245,20 +285,31 @@ fn random_commands_get_the_replies_of_redis() {
     let served = Served::start(&options(dir.path(), Durability::None));
     let (mut ours, mut theirs) = (served.client(), RedisClient::connect(redis.address));
     let mut chance = Chance::new(27);
-    let mut done = 0;
+    let mut queued: Vec<Command> = Vec::new();
+    let (mut done, mut executed, mut aborted) = (0, 0, 0);
     while done < count {
-        let commands: Vec<_> = (0..=chance.below(AT_ONCE)).map(|_| draw(&mut chance)).collect();
+        let mut commands = Vec::new();
+        (0..=chance.below(AT_ONCE)).for_each(|_| draw(&mut chance, &mut commands));
         done += commands.len();
         let (our_replies, their_replies) = (ours.ask_all(&commands), theirs.ask_all(&commands));
         for (command, (our, their)) in commands.iter().zip(our_replies.iter().zip(&their_replies)) {
             let shown: Vec<_> =
                 command.iter().map(|part| part.escape_ascii().to_string()).collect();
             assert!(
-                is_same(command, our, their),
+                is_same(command, &queued, our, their),
                 "{shown:?}, command {done}: {our:?} here, {their:?} from Redis"
             );
+            match our {
+                Reply::Simple(text) if text == "QUEUED" => queued.push(command.clone()),
+                Reply::Simple(_) if command[0].eq_ignore_ascii_case(b"multi") => queued.clear(),
+                Reply::Many(..) if command[0].eq_ignore_ascii_case(b"exec") => executed += 1,
+                Reply::Null if command[0].eq_ignore_ascii_case(b"exec") => aborted += 1,
+                _ => {}
+            }
         }
         if chance.one_in(100) {
+            // Whether there was a `MULTI` is the same.
+            assert_eq!(ours.say("DISCARD"), theirs.say("DISCARD"));
             let (pattern, count) =
                 (pick(&mut chance, PATTERNS), pick(&mut chance, &["1", "3", "100"]));
             assert_eq!(
@@ -273,6 +324,9 @@ fn random_commands_get_the_replies_of_redis() {
             assert_eq!(key == Reply::Null, keys == 0);
         }
         if chance.one_in(400) {
+            assert_eq!(ours.say("DISCARD"), theirs.say("DISCARD"));
+            let flush = pick(&mut chance, &["FLUSHDB", "FLUSHALL", "FLUSHDB ASYNC", "FLUSHDB x"]);
+            assert_eq!(ours.say(flush), theirs.say(flush));
             let version = pick(&mut chance, &["2", "3"]);
             for client in [&mut ours, &mut theirs] {
                 let hello = client.ask(&["HELLO", version]);
@@ -280,5 +334,6 @@ fn random_commands_get_the_replies_of_redis() {
             }
         }
     }
+    assert!(executed > done / 400 && aborted > done / 4000, "{executed} and {aborted} of {done}");
     served.server.stop().unwrap();
 }

@@ -5,6 +5,7 @@ use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::Options;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::expiry::NEVER;
+use sprat_wire::group::{MARK_BYTES, encode_mark};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, REPLICA_BYTES, ReplicaId, Selection, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -231,6 +232,35 @@ fn a_cut_off_completion_is_not_served() {
             if counts { 3 } else { 2 },
             "{role:?} {digest:?} {joined}"
         );
+    }
+}
+
+/// A group counts only as a whole.
+#[test]
+fn a_cut_off_group_is_not_served() {
+    let object = |key: &'static [u8]| Entry {
+        kind: Kind::Object,
+        successor: false,
+        table: 1,
+        version: 1,
+        key,
+        value: b"value",
+        value_type: ValueType::Bytes,
+        expires: NEVER,
+    };
+    let len = object(b"a").encoded_len();
+    for (has, counts) in [(0, 1), (1, 1), (2, 3), (3, 4)] {
+        let mut bytes = header(Role::Head, &[7]);
+        push(&mut bytes, &object(b"a"));
+        let at = bytes.len();
+        bytes.resize(at + MARK_BYTES, 0);
+        encode_mark(2 * len, &mut bytes[at..]);
+        for key in [&b"b"[..], b"c", b"d"].into_iter().take(has) {
+            push(&mut bytes, &object(key));
+        }
+        let (mut world, replica) = with_replica(&bytes);
+        let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
+        assert_eq!(entries(&given).1.len(), counts, "{has} entries behind the mark");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kills the server while Redis clients count. After each restart, every counter is at least what
-//! the last reply said, and at most what was sent.
+//! the last reply said, and at most what was sent. Some clients count two counters by transactions;
+//! these are equal after each restart.
 
 use crate::support::ServerProcess;
 use sprat_chance::Chance;
@@ -14,7 +15,10 @@ const KILLS: usize = 12;
 /// Clients, each with a counter of its own.
 const CLIENTS: usize = 3;
 
-/// Commands that a client sends at once.
+/// The first client that counts two counters by transactions; the clients after it do, too.
+const FIRST_PAIR: usize = 1;
+
+/// Increments that a client sends at once.
 const AT_ONCE: usize = 8;
 
 /// Exclusive limit on the random time after which the server is killed, in milliseconds.
@@ -35,12 +39,21 @@ fn address(server: &ServerProcess) -> String {
     said.split_once(';').expect("and how to try").0.to_owned()
 }
 
-/// Reads the integer that a reply is; `None` if the server has gone.
+/// Reads the next integer in the replies; `None` if the server has gone.
 fn integer(replies: &mut impl BufRead) -> Option<u64> {
-    let mut line = String::new();
-    replies.read_line(&mut line).ok()?;
-    let digits = line.strip_suffix("\r\n")?.strip_prefix(':');
-    Some(digits.unwrap_or_else(|| panic!("no number: {line:?}")).parse().expect("a number"))
+    loop {
+        let mut line = String::new();
+        replies.read_line(&mut line).ok()?;
+        match line.strip_suffix("\r\n")? {
+            // What comes before the numbers of a transaction.
+            "+OK" | "+QUEUED" | "*2" => {}
+            line => {
+                let digits = line.strip_prefix(':');
+                let digits = digits.unwrap_or_else(|| panic!("no number: {line:?}"));
+                return Some(digits.parse().expect("a number"));
+            }
+        }
+    }
 }
 
 type Connection = (TcpStream, BufReader<TcpStream>);
@@ -53,13 +66,18 @@ fn connect(address: &str) -> Connection {
 
 /// Counts until the server has gone.
 fn count((mut stream, mut replies): Connection, client: usize, mut known: Count) -> Count {
-    let commands = format!("INCR counter:{client}\r\n").repeat(AT_ONCE);
+    let counters = if client < FIRST_PAIR { 1 } else { 2 };
+    let commands = match counters {
+        1 => format!("INCR counter:{client}\r\n"),
+        _ => format!("MULTI\r\nINCR counter:{client}\r\nINCR other:{client}\r\nEXEC\r\n"),
+    }
+    .repeat(AT_ONCE);
     loop {
         known.sent += AT_ONCE as u64;
         if stream.write_all(commands.as_bytes()).is_err() {
             return known;
         }
-        for _ in 0..AT_ONCE {
+        for _ in 0..AT_ONCE * counters {
             let Some(value) = integer(&mut replies) else { return known };
             known.acknowledged = value;
         }
@@ -82,6 +100,10 @@ fn acknowledged_commands_of_redis_clients_survive_kills() {
             let Count { acknowledged, sent } = *known;
             assert!((acknowledged..=sent).contains(&value), "{acknowledged}..={sent}: {value}");
             *known = Count { acknowledged: value, sent: value };
+            if client >= FIRST_PAIR {
+                write!(stream, "INCRBY other:{client} 0\r\n").expect("it runs");
+                assert_eq!(integer(&mut replies), Some(value), "half of a transaction");
+            }
         }
         if kill == KILLS {
             assert!(counts.iter().all(|count| count.acknowledged > 0), "nothing was counted");

@@ -1,0 +1,288 @@
+//! Transactions: `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`.
+//!
+//! A connection keeps the commands after `MULTI`. `EXEC` executes them with nothing in between, and
+//! what they change is a group of the log: after a crash all of it is there, or nothing. As in
+//! Redis, a command that fails does not undo the others.
+
+use super::{CommandInfo, find};
+use crate::call::{Call, Failure, Resume};
+use crate::objects::{Access, Objects, Unready};
+use crate::session::{DATABASES, Transaction, Watched};
+use sprat_resp::{Command, integer};
+use sprat_wire::{MAX_KEY, MAX_VALUE};
+use std::collections::HashMap;
+
+/// Limit on the bytes of memory of the commands between `MULTI` and `EXEC`.
+pub(crate) const MAX_QUEUED: usize = 16 << 20;
+
+/// Limit on the keys that a connection watches.
+pub(crate) const MAX_WATCHED: usize = 16 << 10;
+
+/// Bytes of an entry in the log besides key and value: at most, and also for a tombstone.
+pub(crate) const ENTRY: usize = 32;
+
+pub(super) fn multi(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    call.session.transaction = Some(Transaction::default());
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn discard(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    call.session.end_transaction();
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    call.each_key(|call, key| {
+        let version = call.find(key, Access::Read)?.map(|entry| entry.version);
+        if call.session.watched.len() >= MAX_WATCHED {
+            return Err(format!("ERR a client watches less than {MAX_WATCHED} keys").into());
+        }
+        call.session.watch(key, Watched { table: call.table, version });
+        Ok(())
+    })?;
+    call.reply.simple("OK");
+    Ok(())
+}
+
+pub(super) fn unwatch(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.session.unwatch();
+    call.reply.simple("OK");
+    Ok(())
+}
+
+/// Returns whether a command between `MULTI` and `EXEC` is kept, and not executed at once.
+pub(crate) fn is_queued(info: &CommandInfo) -> bool {
+    !matches!(info.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+/// Keeps a command for `EXEC`.
+///
+/// # Errors
+/// The reply; the transaction will not be executed.
+pub(crate) fn queue(
+    transaction: &mut Transaction,
+    info: &CommandInfo,
+    command: &Command<'_>,
+) -> Result<(), String> {
+    let refused = match info.name {
+        "flushdb" | "flushall" => {
+            let name = info.name.to_ascii_uppercase();
+            Some(format!("ERR {name} is not possible in a transaction: send it before MULTI"))
+        }
+        _ if transaction.commands.held() > MAX_QUEUED => Some(format!(
+            "ERR the commands of the transaction have more than {MAX_QUEUED} bytes, the limit"
+        )),
+        _ => None,
+    };
+    match refused {
+        Some(reply) => {
+            transaction.is_broken = true;
+            Err(reply)
+        }
+        None => {
+            transaction.commands.push(command);
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Some(transaction) = call.session.transaction.take() else {
+        return Err("ERR EXEC without MULTI".into());
+    };
+    let done = match transaction.is_broken {
+        true => Err("EXECABORT Transaction discarded because of previous errors.".into()),
+        false => execute(call, &transaction),
+    };
+    if let Err(Failure::NoTable(_) | Failure::Unready(Unready::Later(_))) = done {
+        // It is executed again in a moment.
+        call.session.transaction = Some(transaction);
+    } else {
+        call.session.unwatch();
+    }
+    done
+}
+
+fn execute(call: &mut Call<'_>, transaction: &Transaction) -> Result<(), Failure> {
+    if has_changed(call)? {
+        call.reply.null_array();
+        return Ok(());
+    }
+    let Needs { log, reply, only_removes } = needs(call, transaction)?;
+    if reply > call.room {
+        let room = call.room;
+        let reason = format!("its replies may have {reply} bytes; the limit is {room}");
+        return Err(format!("EXECABORT Transaction discarded because {reason}").into());
+    }
+    if log > 0 {
+        call.objects.begin(log, only_removes)?;
+    }
+    call.reply.array(transaction.commands.len());
+    for command in transaction.commands.iter() {
+        run(call, command);
+    }
+    if log > 0 {
+        call.objects.end();
+    }
+    Ok(())
+}
+
+/// Returns whether a key that the connection watches is not as it was then.
+fn has_changed(call: &mut Call<'_>) -> Result<bool, Failure> {
+    let Call { session, server, objects, .. } = call;
+    for ((database, key), then) in &session.watched {
+        let table = server.tables[*database].ok_or(Failure::NoTable(*database))?;
+        let found = find_in(*objects, (*database, table), key, Access::Read)?;
+        let version = found.map(|(version, _)| version);
+        let is_same = version == then.version && (table == then.table || version.is_none());
+        if !is_same {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the version of an object, and the length of its value.
+fn find_in(
+    objects: &mut dyn Objects,
+    (database, table): (usize, u32),
+    key: &[u8],
+    access: Access,
+) -> Result<Option<(u64, usize)>, Failure> {
+    match objects.find(table, key, access) {
+        Ok(found) => Ok(found.map(|entry| (entry.version, entry.value.len()))),
+        Err(Unready::NoTable) => Err(Failure::NoTable(database)),
+        Err(unready) => Err(unready.into()),
+    }
+}
+
+/// What a transaction needs, at most.
+struct Needs {
+    /// Bytes of the log.
+    log: usize,
+    /// Bytes of values in the replies.
+    reply: usize,
+    /// Whether its commands only remove keys, as far as they change any.
+    only_removes: bool,
+}
+
+/// Makes sure that the commands of a transaction may meet their keys, and returns what they need.
+fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failure> {
+    let mut needs = Needs { log: 0, reply: 0, only_removes: true };
+    // The lengths of values, as far as earlier commands will have changed them.
+    let mut lengths: HashMap<(usize, &[u8]), usize> = HashMap::new();
+    let mut database = call.session.database;
+    for command in transaction.commands.iter() {
+        let info = find(command.name()).expect("checked when it was queued");
+        if info.name == "select" {
+            let number = command.get(1).and_then(integer).and_then(|it| usize::try_from(it).ok());
+            database = number.filter(|number| *number < DATABASES).unwrap_or(database);
+        }
+        if !info.uses_database {
+            continue;
+        }
+        let table = call.server.tables[database].ok_or(Failure::NoTable(database))?;
+        let changes = info.flags.contains(&"write");
+        let access = if changes { Access::Change } else { Access::Read };
+        let arguments: usize = command.iter().skip(2).map(<[u8]>::len).sum();
+        let mut first = None;
+        for at in info.key_positions(&command) {
+            let key = command.get(at).expect("within the command");
+            if key.len() > MAX_KEY {
+                continue;
+            }
+            let found = find_in(call.objects, (database, table), key, access)?;
+            let present = found.map_or(0, |(_, len)| len);
+            let present = lengths.get(&(database, key)).copied().unwrap_or(present);
+            let first = *first.get_or_insert(present);
+            if returns_value(info, &command) {
+                needs.reply += present;
+            }
+            if !changes {
+                continue;
+            }
+            let next = match info.name {
+                "append" => present + arguments,
+                "setrange" => {
+                    let offset = command.get(2).and_then(integer).unwrap_or_default();
+                    let offset = usize::try_from(offset).unwrap_or_default().min(MAX_VALUE);
+                    present + arguments + offset
+                }
+                "mset" | "msetnx" => command.get(at + 1).map_or(0, <[u8]>::len),
+                "copy" | "rename" | "renamenx" | "move" => first,
+                _ if info.flags.contains(&"denyoom") => arguments,
+                _ => present,
+            };
+            // A key that is moved leaves a tombstone.
+            needs.log += 2 * (ENTRY + key.len()) + next;
+            needs.only_removes &= matches!(info.name, "del" | "unlink" | "getdel");
+            lengths.insert((database, key), next);
+        }
+    }
+    Ok(needs)
+}
+
+/// Returns whether the reply to a command may contain the values of its keys.
+fn returns_value(info: &CommandInfo, command: &Command<'_>) -> bool {
+    match info.name {
+        "get" | "mget" | "getrange" | "substr" | "getset" | "getdel" | "getex" => true,
+        "set" => command.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")),
+        _ => false,
+    }
+}
+
+/// Executes a command of a transaction, to its end.
+fn run(call: &mut Call<'_>, command: Command<'_>) {
+    let info = find(command.name()).expect("checked when it was queued");
+    let begin = call.reply.len();
+    let mut resume = Resume::default();
+    let text = loop {
+        let database = call.session.database;
+        let Some(table) = call.server.tables[database].or((!info.uses_database).then_some(0))
+        else {
+            break "TRYAGAIN the database's table is being made".into();
+        };
+        let protocol = call.session.protocol;
+        let mut reply = call.reply.again();
+        reply.speak(protocol);
+        let done = (info.run)(&mut Call {
+            command,
+            name: info.name,
+            objects: &mut *call.objects,
+            reply,
+            session: &mut *call.session,
+            server: &mut *call.server,
+            resume: &mut resume,
+            table,
+            room: call.room,
+            in_group: true,
+        });
+        match done {
+            Ok(()) => return,
+            Err(Failure::Continue) if resume.keeps_reply => {}
+            Err(Failure::Continue) => call.reply.truncate(begin),
+            Err(Failure::Error(text)) => break text,
+            Err(Failure::Unready(Unready::Refused(text))) => break text.into(),
+            Err(Failure::Unready(Unready::Later(reason))) => {
+                break format!("TRYAGAIN the server is not ready: {reason}").into();
+            }
+            Err(Failure::NoTable(_) | Failure::Unready(Unready::NoTable)) => {
+                break "TRYAGAIN the database's table is being made".into();
+            }
+        }
+    };
+    call.reply.truncate(begin);
+    call.reply.error(text.as_bytes());
+    call.server.errors += 1;
+}
