@@ -134,6 +134,13 @@ pub struct RedisReplicas {
     pub replicas: u8,
 }
 
+/// Our own server, as Redis clients use it.
+#[derive(Clone, Debug)]
+pub struct SpratForRedis {
+    /// The `sprat` binary.
+    pub program: PathBuf,
+}
+
 /// memcached with one thread, from `memcached` in `PATH`.
 #[derive(Clone, Copy, Debug)]
 pub struct Memcached;
@@ -181,6 +188,35 @@ impl System for Redis {
             endpoint,
             ready,
         )
+    }
+}
+
+impl System for SpratForRedis {
+    fn name(&self) -> &str {
+        "sprat --redis"
+    }
+
+    fn offers(&self, durability: Durability) -> bool {
+        durability != Durability::Buffered
+    }
+
+    fn start(&self, setup: &Setup) -> Result<Box<dyn Server>> {
+        let folder = own_folder(&setup.data, "sprat-redis")?;
+        let (addr, coordinator) = (free_loopback_addr()?, free_loopback_addr()?);
+        let coordinator = format!("tcp:host=127.0.0.1,port={}", coordinator.port());
+        let mut arguments = Arguments::default();
+        arguments.0.extend(["server", "--with-coordinator", "--insecure"].map(OsString::from));
+        arguments.pair("-C", coordinator).pair("-L", "fast+udp:host=127.0.0.1,port=0");
+        arguments.pair("--redis", addr.to_string()).pair("--metrics", "none");
+        arguments.pair("--memory", setup.memory_bytes.to_string());
+        arguments.pair("--data", folder.path().join("data"));
+        let durability = if setup.durability == Durability::Sync { "sync" } else { "none" };
+        arguments.pair("--durability", durability);
+        let program = self.program.to_str().context("a path of the program in UTF-8")?;
+        let endpoint = Endpoint::Tcp(addr);
+        let ready = Ready { question: b"PING\r\n", answer: b"+PONG" };
+        let peer = Peer::Redis(endpoint.clone());
+        LocalServer::start(program, arguments.0, setup.core, folder, peer, endpoint, ready)
     }
 }
 
@@ -328,7 +364,7 @@ struct Ready {
 struct LocalServer {
     // Dropped before the folder, so that the process is killed before the folder is removed.
     process: Process,
-    program: &'static str,
+    program: String,
     arguments: Vec<OsString>,
     core: Option<usize>,
     folder: TempDir,
@@ -339,7 +375,7 @@ struct LocalServer {
 
 impl LocalServer {
     fn start(
-        program: &'static str,
+        program: &str,
         arguments: Vec<OsString>,
         core: Option<usize>,
         folder: TempDir,
@@ -348,6 +384,7 @@ impl LocalServer {
         ready: Ready,
     ) -> Result<Box<dyn Server>> {
         let process = Process::spawn(program, &arguments, core, &folder.path().join("log"))?;
+        let program = program.to_owned();
         let mut server = Self { process, program, arguments, core, folder, peer, endpoint, ready };
         server.wait_ready()?;
         Ok(Box::new(server))
@@ -383,7 +420,7 @@ impl Server for LocalServer {
     fn restart(&mut self) -> Result<Duration> {
         self.process.kill();
         self.process = Process::spawn(
-            self.program,
+            &self.program,
             &self.arguments,
             self.core,
             &self.folder.path().join("log"),

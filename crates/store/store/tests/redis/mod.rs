@@ -3,6 +3,7 @@
 mod client;
 mod random;
 mod transactions;
+mod users;
 
 use crate::common::clients::client_of;
 use client::{RedisClient, Reply, encode};

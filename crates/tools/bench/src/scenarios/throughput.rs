@@ -4,7 +4,7 @@ use anyhow::Result;
 use sprat_measure::load::Results;
 
 use super::{Lab, VALUE_BYTES, load, measure};
-use crate::system::System;
+use crate::system::{Durability, Setup, System};
 use sprat_measure::load::{Arrivals, KeyDistribution, LoadPlan, Pace, Workload};
 use sprat_measure::target::Wait;
 use sprat_units::figure;
@@ -21,23 +21,37 @@ pub struct Mix {
     pub read_share: f64,
     /// How keys are chosen.
     pub key_distribution: KeyDistribution,
+    /// What each write survives.
+    pub durability: Durability,
 }
 
 impl Mix {
-    /// Creates a mix of reads only, of uniformly distributed keys.
+    /// Creates a mix of reads only, of uniformly distributed keys, in memory.
     #[must_use]
     pub fn reads(connections: usize, depth: usize) -> Self {
-        Self { connections, depth, read_share: 1.0, key_distribution: KeyDistribution::Uniform }
+        Self {
+            connections,
+            depth,
+            read_share: 1.0,
+            key_distribution: KeyDistribution::Uniform,
+            durability: Durability::Memory,
+        }
     }
 
-    /// Creates a mix of writes only, of uniformly distributed keys.
+    /// Creates a mix of writes only, of uniformly distributed keys, in memory.
     #[must_use]
     pub fn writes(connections: usize, depth: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }
     }
 
+    /// Makes each write synced before its answer.
+    #[must_use]
+    pub fn synced(self) -> Self {
+        Self { durability: Durability::Sync, ..self }
+    }
+
     fn plan(self, lab: &Lab) -> LoadPlan {
-        let Self { connections, depth, read_share, key_distribution } = self;
+        let Self { connections, depth, read_share, key_distribution, .. } = self;
         let workload =
             Workload { read_share, key_distribution, ..Workload::reads(lab.keys, VALUE_BYTES) };
         LoadPlan {
@@ -48,7 +62,7 @@ impl Mix {
     }
 }
 
-/// Measures operations per second on 100 B objects in memory, with the load `mix`. One spinning
+/// Measures operations per second on 100 B objects, with the load `mix`. One spinning
 /// generator thread makes the load. The server is the bottleneck as long as the generator needs
 /// less time per operation than the server.
 ///
@@ -56,12 +70,14 @@ impl Mix {
 /// When a system cannot be started or fails.
 pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Results> {
     let plan = mix.plan(lab);
-    let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
-    let Mix { connections, depth, read_share, .. } = mix;
+    let Mix { connections, depth, read_share, durability, .. } = mix;
+    let setup = Setup { durability, ..lab.setup.clone() };
+    let loaded = load(systems, &setup, connections, &plan)?;
     let reads = read_share * 100.0;
+    let synced = if durability == Durability::Sync { ", each write synced" } else { "" };
     let title = format!(
         "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in \
-         flight on each"
+         flight on each{synced}"
     );
     measure(lab, &title, loaded)
 }

@@ -6,6 +6,7 @@ mod expiry;
 mod index;
 mod latency;
 mod order;
+mod redis;
 mod throughput;
 mod transactions;
 
@@ -22,6 +23,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("pipelined", throughput::pipelined),
     ("batches", throughput::batches),
     ("transactions", transactions::chapter),
+    ("redis clients", redis::chapter),
     ("expiry", expiry::chapter),
     ("order", order::chapter),
     ("index", index::chapter),

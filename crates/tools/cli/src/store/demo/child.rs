@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_host::lock;
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -131,6 +132,8 @@ pub(super) struct ServerChild {
     pub(super) coordinator: String,
     /// Locator of the master, which holds the objects.
     pub(super) listen: String,
+    /// Where Redis clients connect.
+    pub(super) redis: SocketAddr,
     /// The server's message about the log that it restored.
     pub(super) restored: String,
 }
@@ -150,6 +153,7 @@ impl ServerChild {
                 "--metrics",
                 "none",
             ])
+            .args(["--redis", "127.0.0.1:0"])
             .args(["--memory", &sandbox.memory.to_string()])
             .arg("--data")
             .arg(&sandbox.data)
@@ -181,6 +185,7 @@ impl ServerChild {
             started_in: Duration::ZERO,
             coordinator: String::new(),
             listen: String::new(),
+            redis: SocketAddr::from(([127, 0, 0, 1], 0)),
             restored: String::new(),
         };
         server.wait_ready(&lines, started)?;
@@ -208,6 +213,12 @@ impl ServerChild {
                 line.trim_start_matches("sprat: ").split_once(" objects restored from ")
             {
                 self.restored = format!("{objects} objects restored from {how}");
+            }
+            if let Some((address, _)) = line
+                .strip_prefix("sprat: serving Redis clients at ")
+                .and_then(|rest| rest.split_once(';'))
+            {
+                self.redis = address.parse().context("the server says where")?;
             }
             if let Some((listen, rest)) =
                 line.strip_prefix("sprat: ready at ").and_then(|rest| rest.split_once("; "))

@@ -84,6 +84,18 @@ impl Tree {
         )
     }
 
+    /// Returns the first file that is not empty and has at most `len` bytes.
+    pub(super) fn file_up_to(&self, len: usize) -> Result<Option<Item>> {
+        let mut source = TreeSource::open(&self.root, LargePolicy::Skip)?;
+        let mut item = Item::default();
+        while source.next(&mut item)? {
+            if (1..=len).contains(&item.value.len()) {
+                return Ok(Some(item));
+            }
+        }
+        Ok(None)
+    }
+
     /// Examines a tree. Also returns its number of files, counted up to [`ENOUGH_FILES`].
     fn look(root: &Path) -> Result<(Self, usize)> {
         let source = TreeSource::open(root, LargePolicy::Skip)?;

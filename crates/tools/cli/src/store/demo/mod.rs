@@ -1,11 +1,12 @@
 //! `demo`: shows the whole store on real input. It starts a server, imports and verifies files,
-//! measures latencies, kills the server during writes, and checks that no acknowledged write is
-//! lost.
+//! measures latencies, kills the server during writes, checks that no acknowledged write is lost,
+//! and reads a file with a Redis client.
 
 mod child;
 mod crash;
 mod files;
 mod measure;
+mod redis;
 
 use crate::output::print_line;
 use crate::store::demo::child::{Sandbox, ServerChild};
@@ -44,7 +45,8 @@ const MEMORY_BESIDE_FILES: u64 = 640 << 20;
 /// Load average above which other processes affect the figures.
 const BUSY: f64 = 0.5;
 
-const TABLE: &str = "files";
+/// The table of Redis' database 0.
+const TABLE: &str = "redis-0";
 
 pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let started = Instant::now();
@@ -117,6 +119,12 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
         imported.files
     );
     steps.done(&format!("{verified}; all imported files still equal"))?;
+
+    steps.begin("Read a file with the Redis client of this machine")?;
+    match redis::read_back(&tree, server.redis)? {
+        Some(read) => steps.done(&read)?,
+        None => steps.note("left out: there is no redis-cli (Debian: apt install redis-tools)")?,
+    }
 
     steps.begin("Stop the server")?;
     let stopping = Instant::now();

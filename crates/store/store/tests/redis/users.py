@@ -1,0 +1,125 @@
+"""Does what users of redis-py and of Django's cache do: users.py PORT"""
+
+import asyncio
+import sys
+import threading
+
+import redis
+import redis.asyncio
+from django.conf import settings
+
+PORT = int(sys.argv[1])
+TIMEOUT = 60
+
+
+def client(**options):
+    options = {"decode_responses": True, "socket_timeout": TIMEOUT, **options}
+    return redis.Redis(host="127.0.0.1", port=PORT, **options)
+
+
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except redis.ResponseError as error:
+        return str(error)
+    raise AssertionError("it is not refused")
+
+
+def commands(protocol):
+    r = client(protocol=protocol)
+    assert r.flushall() and r.ping()
+    assert r.set("a", "1", ex=100) and 90 < r.ttl("a") <= 100
+    assert r.set("a", "2", nx=True) is None
+    assert r.set("a", "2", get=True) == "1" and r.ttl("a") == -1
+    assert r.mset({"b": 1, "c": 2}) and r.mget("a", "b", "none") == ["2", "1", None]
+    assert not r.msetnx({"b": 0, "z": 0})
+    assert r.incrby("b", 5) == 6 and r.decr("b") == 5
+    assert r.append("a", "xyz") == 4 and r.getrange("a", 1, -1) == "xyz"
+    assert sorted(r.scan_iter(count=2)) == ["a", "b", "c"] and r.dbsize() == 3
+    assert r.rename("a", "d") and r.exists("a", "d") == 1 and r.type("d") == "string"
+    assert r.expire("d", 50) and r.persist("d") and r.delete("d", "none") == 1
+    assert r.getdel("c") == "2" and r.randomkey() == "b"
+    assert r.info()["connected_clients"] >= 1 and r.config_get("databases") == {"databases": "16"}
+    assert r.client_setname("tester") and r.client_getname() == "tester" and r.time()[0] > 0
+    assert r.wait(0, 10) == 0
+    r.set("text", "x")
+    assert "not an integer" in refused(r.incr, "text")
+    assert "unknown command" in refused(r.execute_command, "NONSENSE", "a")
+    binary = client(protocol=protocol, decode_responses=False)
+    everything = bytes(range(256)) * 100
+    assert binary.set(b"\0\r\n", everything) and binary.get(b"\0\r\n") == everything
+
+
+def pipelines(protocol):
+    r = client(protocol=protocol)
+    r.flushdb()
+    with r.pipeline() as p:
+        assert p.set("x", 1).incr("x").get("x").execute() == [True, 2, "2"]
+    with r.pipeline(transaction=False) as p:
+        for number in range(1000):
+            p.set(f"key:{number}", number)
+        assert p.execute() == [True] * 1000
+    with r.pipeline() as p:
+        p.set("x", "text").incr("x").set("y", "done")
+        replies = p.execute(raise_on_error=False)
+    assert isinstance(replies[1], redis.ResponseError) and r.get("y") == "done"
+
+    # Clients count one counter with WATCH: each increment is made once.
+    def increment(pipe):
+        count = int(pipe.get("count") or 0)
+        pipe.multi()
+        pipe.set("count", count + 1)
+
+    def work():
+        mine = client(protocol=protocol)
+        for _ in range(25):
+            mine.transaction(increment, "count")
+
+    r.set("count", 0)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert r.get("count") == "100", r.get("count")
+
+
+async def asynchronous():
+    r = redis.asyncio.Redis(host="127.0.0.1", port=PORT, decode_responses=True)
+    await r.flushdb()
+    counts = await asyncio.gather(*(r.incr("n") for _ in range(100)))
+    assert sorted(counts) == list(range(1, 101))
+    async with r.pipeline(transaction=True) as p:
+        assert await p.set("a", "1").get("a").execute() == [True, "1"]
+    await r.aclose()
+
+
+def cache():
+    backend = "django.core.cache.backends.redis.RedisCache"
+    location = f"redis://127.0.0.1:{PORT}/3"
+    settings.configure(CACHES={"default": {"BACKEND": backend, "LOCATION": location}})
+    from django.core.cache import cache as it
+
+    it.clear()
+    it.set("page", {"title": "Sprat", "parts": [1, 2.5, None]}, 60)
+    assert it.get("page")["parts"] == [1, 2.5, None] and it.get("none", "other") == "other"
+    assert not it.add("page", "again") and it.add("first", 1, None)
+    assert it.incr("first") == 2 and it.decr("first", 5) == -3
+    assert it.touch("page", 600) and it.touch("page", None) and not it.touch("none")
+    assert it.get_or_set("made", lambda: "once") == "once" and it.has_key("made")
+    assert it.set_many({f"many:{number}": number for number in range(500)}, 300) == []
+    assert it.get_many(["many:0", "many:499", "none"]) == {"many:0": 0, "many:499": 499}
+    it.delete_many(f"many:{number}" for number in range(500))
+    assert it.get("many:7") is None and it.delete("page") and not it.delete("page")
+    assert it.incr_version("made") == 2 and it.get("made", version=2) == "once"
+    it.set("gone", 1, 0)
+    assert it.get("gone") is None
+    it.clear()
+    assert it.get("first") is None
+
+
+for version in (2, 3):
+    commands(version)
+    pipelines(version)
+asyncio.run(asynchronous())
+cache()
