@@ -4,8 +4,8 @@
 //! fail for want of room. [`Log::end_group`] gives back what they did not need. Until then no bytes
 //! of the group are handed to the disk, because owners take bytes only between two groups.
 
-use crate::log::{Appender, Full, Log};
 use crate::Durability;
+use crate::log::{Appender, Full, Log};
 use sprat_wire::group::{MARK_BYTES, encode_mark};
 
 /// A group that is being written.

@@ -100,8 +100,7 @@ impl Log {
         for extent in &segment.extents {
             if (extent.start..extent.end).contains(&reference.address) {
                 let end = offset + (reference.address - extent.start) + reference.len;
-                return end <= segment.durable
-                    && self.is_in_whole_group(segment.base + end as u64);
+                return end <= segment.durable && self.is_in_whole_group(segment.base + end as u64);
             }
             offset += extent.used();
         }

@@ -327,9 +327,8 @@ fn change_together(
     mut disk: Option<&mut Disk>,
 ) {
     let count = 1 + case.chance.index(6);
-    let changes: Vec<_> = (0..count)
-        .map(|_| (case.key(), (!case.chance.one_in(4)).then(|| case.value())))
-        .collect();
+    let changes: Vec<_> =
+        (0..count).map(|_| (case.key(), (!case.chance.one_in(4)).then(|| case.value()))).collect();
     let value_len = |value: &Option<(_, Vec<u8>)>| value.as_ref().map_or(8, |it| it.1.len());
     // The entries of an object and of a completion.
     let len = changes.iter().map(|(key, value)| 19 + key.1.len() + value_len(value) + 39).sum();

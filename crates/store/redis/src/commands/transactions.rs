@@ -212,7 +212,9 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             if !changes {
                 continue;
             }
+            let removes = matches!(info.name, "del" | "unlink" | "getdel");
             let next = match info.name {
+                _ if removes => 0,
                 "append" => present + arguments,
                 "setrange" => {
                     let offset = command.get(2).and_then(integer).unwrap_or_default();
@@ -226,7 +228,7 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             };
             // A key that is moved leaves a tombstone.
             needs.log += 2 * (ENTRY + key.len()) + next;
-            needs.only_removes &= matches!(info.name, "del" | "unlink" | "getdel");
+            needs.only_removes &= removes;
             lengths.insert((database, key), next);
         }
     }

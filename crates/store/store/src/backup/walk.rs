@@ -1,10 +1,10 @@
 //! Reads one frame: reassembles a segment's log from its chunks.
 
 use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
-use sprat_wire::group::Group;
 use sprat_wire::frame::{
     BLOCK_BYTES, BadChunk, CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, find_chunks,
 };
+use sprat_wire::group::Group;
 
 /// How a frame's run of chunks ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

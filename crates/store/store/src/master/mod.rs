@@ -355,8 +355,8 @@ impl<D: Disk> Master<D> {
     }
 
     /// Seals the head and opens another when the head's frame on disk, or one of its replicas, has
-    /// no room for an entry of `len` bytes; a group has its room from the beginning. If `removes`, the new head may be a segment that is
-    /// reserved for removals on a full disk.
+    /// no room for an entry of `len` bytes; a group has its room from the beginning. If `removes`,
+    /// the new head may be a segment that is reserved for removals on a full disk.
     ///
     /// # Errors
     /// When no new head can be opened now: [`Full::Disk`] if the disk is full,

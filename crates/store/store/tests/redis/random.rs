@@ -116,9 +116,7 @@ enum Kind {
     Written,
 }
 
-use Kind::{
-    Conditions, Expiry, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written,
-};
+use Kind::{Conditions, Expiry, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written};
 
 /// The commands whose replies are compared, with their arguments.
 const COMMAND_KINDS: &[(&str, &[Kind])] = &[

@@ -27,8 +27,7 @@ fn a_transaction_is_executed_unless_a_watched_key_has_changed() {
     let served = Served::start(&options(dir.path(), Durability::Sync));
     let (mut client, mut other, mut native) = (served.client(), served.client(), served.native());
     let replies = transact(&mut client, &["SET a 1", "INCR a", "GET a", "SELECT 1", "SET b x"]);
-    let expected =
-        [Reply::ok(), Reply::Integer(2), Reply::bulk("2"), Reply::ok(), Reply::ok()];
+    let expected = [Reply::ok(), Reply::Integer(2), Reply::bulk("2"), Reply::ok(), Reply::ok()];
     assert_eq!(replies, array(&expected));
     assert_eq!(client.say("GET b"), Reply::bulk("x"), "the database stays selected");
     assert_eq!(client.say("SELECT 0"), Reply::ok());
@@ -108,6 +107,10 @@ fn what_is_too_much_for_a_transaction_is_refused_and_changes_nothing() {
     (0..20).for_each(|_| assert_eq!(client.say("GETRANGE t 0 -1"), queued()));
     assert!(error(&client.say("EXEC")).contains("its replies may have"));
     assert_eq!(client.say("EXISTS t"), Reply::Integer(0));
+    // Removals need little room, whatever they remove.
+    assert_eq!(client.ask(&set("k1")), Reply::ok());
+    let replies = transact(&mut client, &["DEL k0", "DEL k1", "UNLINK none"]);
+    assert_eq!(replies, array(&[Reply::Integer(1), Reply::Integer(1), Reply::Integer(0)]));
     // The commands have more bytes than a connection keeps.
     assert_eq!(client.say("MULTI"), Reply::ok());
     let mut refused = None;
@@ -127,7 +130,8 @@ fn what_is_too_much_for_a_transaction_is_refused_and_changes_nothing() {
     assert_eq!(client.say("SET grows 1"), Reply::ok());
     let replies = transact(&mut client, &["SETRANGE grows 300000 x"; 3]);
     assert_eq!(replies, array(&[const { Reply::Integer(300_001) }; 3]));
-    let replies = transact(&mut client, &["RENAME grows grown", "COPY grown grows", "APPEND grows x"]);
+    let replies =
+        transact(&mut client, &["RENAME grows grown", "COPY grown grows", "APPEND grows x"]);
     assert_eq!(replies, array(&[Reply::ok(), Reply::Integer(1), Reply::Integer(300_002)]));
     let replies = transact(&mut client, &["APPEND many 0123456789"; 400]).elements();
     assert_eq!(replies[399], Reply::Integer(4000));
