@@ -4,7 +4,7 @@
 use crate::input;
 use sprat_resp::{CommandReader, Limits, Next};
 
-const LIMITS: Limits = Limits { part: 64, command: 256 };
+const LIMITS: Limits = Limits { part: 64, command: 256, parts: 12 };
 
 pub(crate) fn run(bytes: &[u8]) {
     let Some((piece, bytes)) = input::<(u8, &[u8])>(bytes) else { return };

@@ -28,6 +28,8 @@ pub struct Limits {
     pub part: usize,
     /// Bytes of a command as it arrives.
     pub command: usize,
+    /// Parts of a command, at most [`MAX_PARTS`].
+    pub parts: usize,
 }
 
 /// A limit that a command exceeds.
@@ -38,6 +40,14 @@ pub enum Excess {
     Part {
         /// Length of the part.
         len: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The command has more parts than [`Limits::parts`].
+    #[error("ERR the command has {count} parts; the limit is {limit}")]
+    Parts {
+        /// Number of parts.
+        count: usize,
         /// The limit.
         limit: usize,
     },
@@ -186,6 +196,11 @@ impl CommandReader {
         }
     }
 
+    /// Sets what the next commands may have.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Adds bytes that have arrived.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.begin);
@@ -298,6 +313,8 @@ impl CommandReader {
                 if count > MAX_PARTS {
                     return Err(ProtocolError::Parts);
                 }
+                let limit = self.limits.parts;
+                self.excess = (count > limit).then_some(Excess::Parts { count, limit });
                 Ok(Some(count))
             }
             Some(_) => self.inline(),
@@ -336,7 +353,7 @@ impl CommandReader {
 
     /// Decides whether to keep a part, whose header ends here.
     fn part_begins(&mut self, left: usize, len: usize) -> State {
-        let Limits { part: limit, command } = self.limits;
+        let Limits { part: limit, command, .. } = self.limits;
         if len > limit {
             self.excess.get_or_insert(Excess::Part { len, limit });
         } else if self.at - self.begin + len > command {

@@ -6,9 +6,10 @@
 //! open; then the texts, and what closes a connection, are those of Redis 7.0.
 //!
 //! ```
-//! use sprat_resp::{CommandReader, Limits, Next, Protocol, ReplyWriter};
+//! use sprat_resp::{CommandReader, Limits, MAX_PARTS, Next, Protocol, ReplyWriter};
 //!
-//! let mut reader = CommandReader::new(Limits { part: 1 << 20, command: 16 << 20 });
+//! let limits = Limits { part: 1 << 20, command: 16 << 20, parts: MAX_PARTS };
+//! let mut reader = CommandReader::new(limits);
 //! reader.extend(b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n");
 //! let mut replies = Vec::new();
 //! while let Ok(Next::Command(command)) = reader.next() {

@@ -104,6 +104,11 @@ impl<'a> ReplyWriter<'a> {
         self.header('*', len);
     }
 
+    /// What the client has not asked for, of `len` replies, which must follow: an array in RESP2.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.protocol == Protocol::Resp2 { '*' } else { '>' }, len);
+    }
+
     /// A map of `len` keys and values, which must follow in turns.
     pub fn map(&mut self, len: usize) {
         match self.protocol {

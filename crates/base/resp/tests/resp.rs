@@ -6,7 +6,7 @@ use sprat_resp::{
     CommandReader, Limits, MAX_ANNOUNCED, MAX_INLINE, MAX_PARTS, Next, Protocol, ReplyWriter,
 };
 
-const LIMITS: Limits = Limits { part: 100, command: 400 };
+const LIMITS: Limits = Limits { part: 100, command: 400, parts: MAX_PARTS };
 
 /// What a reader returned, in a form that can be compared.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,4 +211,17 @@ fn replies_follow_the_version_of_the_protocol() {
     let end = ":-7\r\n$2\r\n\r\n\r\n-ERR a  b\r\n";
     assert_eq!(write(Protocol::Resp2), format!("*2\r\n+a\r\n$-1\r\n{end}"));
     assert_eq!(write(Protocol::Resp3), format!("%1\r\n+a\r\n_\r\n{end}"));
+}
+
+#[test]
+fn a_command_with_too_many_parts_is_skipped() {
+    let mut reader = CommandReader::new(Limits { parts: 2, ..LIMITS });
+    reader.extend(b"*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
+    let Ok(Next::Refused(excess)) = reader.next() else { panic!("it has three parts") };
+    assert_eq!(excess.to_string(), "ERR the command has 3 parts; the limit is 2");
+    assert!(matches!(reader.next(), Ok(Next::Command(command)) if command.len() == 2));
+    // The limits may change between two commands.
+    reader.set_limits(LIMITS);
+    reader.extend(b"*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n");
+    assert!(matches!(reader.next(), Ok(Next::Command(command)) if command.len() == 3));
 }

@@ -1,12 +1,12 @@
 //! The commands that the bridge has for Redis clients.
 
 use crate::cell::MAX_BRIDGED_VALUE;
-use sprat_resp::{Command, Limits};
+use sprat_resp::{Command, Limits, MAX_PARTS};
 
 /// What a command may have: a part is at most as long as the longest value, and the other parts
 /// have 256 KiB together.
 pub const COMMAND_LIMITS: Limits =
-    Limits { part: MAX_BRIDGED_VALUE, command: MAX_BRIDGED_VALUE + (256 << 10) };
+    Limits { part: MAX_BRIDGED_VALUE, command: MAX_BRIDGED_VALUE + (256 << 10), parts: MAX_PARTS };
 
 /// Limit on the parts of a command: its name, and arguments such as the keys of an MGET or DEL.
 pub const MAX_ARGUMENTS: usize = 1_024;

@@ -102,6 +102,11 @@ impl Connection {
         self.waits.front().map(|(_, position)| *position)
     }
 
+    /// Returns the log position for which the last reply waits; zero if it does not.
+    pub(crate) fn waits_last(&self) -> u64 {
+        self.waits.back().map_or(0, |(_, position)| *position)
+    }
+
     /// Makes the replies from `begin` on wait for a log position; returns whether they would not
     /// have waited for it.
     pub(crate) fn wait(&mut self, begin: usize, position: u64) -> bool {

@@ -1,6 +1,7 @@
 //! The connections of clients, and which of them has its turn.
 
 use crate::call::{Call, Failure, MAX_REPLY};
+use crate::channels::Message;
 use crate::commands;
 use crate::connection::{Connection, Pause, Unfinished};
 use crate::objects::{Objects, Unready};
@@ -23,11 +24,18 @@ pub const MAX_CONNECTIONS: usize = 10_000;
 
 /// What a command may have: a value is at most as long as the store's longest, and all parts
 /// together have 16 MiB.
-pub const COMMAND_LIMITS: Limits = Limits { part: MAX_VALUE, command: 16 << 20 };
+pub const COMMAND_LIMITS: Limits =
+    Limits { part: MAX_VALUE, command: 16 << 20, parts: sprat_resp::MAX_PARTS };
 const _: () = assert!(MAX_KEY <= COMMAND_LIMITS.part);
+
+/// What a command may have while its client is not authenticated.
+const UNAUTHENTICATED_LIMITS: Limits = Limits { part: 16 << 10, command: 64 << 10, parts: 10 };
 
 /// Bytes of replies that a client has not taken, above which no command of it is executed.
 const MAX_UNSENT: usize = 1 << 20;
+
+/// Bytes of messages and replies that a subscriber has not taken, above which it is disconnected.
+const MAX_UNREAD: usize = 8 << 20;
 
 /// Bytes of memory that all connections may hold. While they hold more, commands are executed only
 /// for clients that have taken all replies, and received only from those that hold little; and
@@ -118,11 +126,17 @@ pub struct Front {
 
 impl Front {
     /// Listens for clients at an address. The tables of databases are requested when they are first
-    /// used. `seed` is for random choices.
+    /// used. `seed` is for random choices. If there is a password, clients must authenticate with
+    /// it.
     ///
     /// # Errors
     /// The system refuses to listen there.
-    pub fn listen(address: SocketAddr, requests: TableRequests, seed: u64) -> io::Result<Self> {
+    pub fn listen(
+        address: SocketAddr,
+        requests: TableRequests,
+        seed: u64,
+        password: Option<&[u8]>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -132,7 +146,7 @@ impl Front {
         Ok(Self {
             listener,
             epoll,
-            server: Server::new(port, requests, seed),
+            server: Server::new(port, requests, seed, password),
             connections: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -331,10 +345,11 @@ impl Front {
                 self.free.push(slot);
                 continue;
             }
-            let session = Session::new(self.next_id, peer);
+            let session = Session::new((self.next_id, slot), peer, !self.server.has_password());
             self.next_id += 1;
             self.server.connections += 1;
-            let connection = Box::new(Connection::new(socket, session, COMMAND_LIMITS));
+            let limits = limits(&session);
+            let connection = Box::new(Connection::new(socket, session, limits));
             self.held += connection.held();
             self.connections[slot] = Some(connection);
         }
@@ -440,14 +455,14 @@ impl Front {
             Err(reply) => {
                 // A web page that was made to send to this port must not get a command through.
                 session.ends = is_http(command.name());
-                match command.name().eq_ignore_ascii_case(b"exec") {
-                    true => session.end_transaction(),
-                    false => session.break_transaction(),
-                }
-                self.refuse(session, replies, reply);
+                self.reject(session, replies, command.name(), reply);
                 return true;
             }
         };
+        if let Some(reply) = commands::refusal(session, info.name) {
+            self.reject(session, replies, command.name(), reply.into_bytes());
+            return true;
+        }
         if let Some(transaction) = &mut session.transaction
             && commands::is_queued(info)
         {
@@ -479,7 +494,10 @@ impl Front {
         let (again, reason) = match done {
             Ok(()) => {
                 self.server.commands += 1;
+                // It may have been `AUTH`.
+                reader.set_limits(limits(session));
                 self.wait(slot, connection, begin, attempt.position, objects);
+                self.deliver(slot, connection, now, objects);
                 return true;
             }
             Err(Failure::Error(text)) => {
@@ -523,6 +541,71 @@ impl Front {
         *unfinished = Some(attempt);
         self.pause_until(slot, connection, again);
         true
+    }
+
+    /// Gives subscribers what the command at hand has published. A message waits for what its
+    /// publisher has written before: `publisher` is its connection, and `slot` the connection's.
+    fn deliver(
+        &mut self,
+        slot: usize,
+        publisher: &mut Connection,
+        now: Nanos,
+        objects: &dyn Objects,
+    ) {
+        for message in std::mem::take(&mut self.server.channels.published) {
+            let Message { channel, payload } = &message;
+            let position = publisher.waits_last();
+            let receivers = self.server.channels.receivers(channel);
+            let receivers: Vec<_> =
+                receivers.map(|(slot, pattern)| (slot, pattern.map(<[u8]>::to_vec))).collect();
+            for (to, pattern) in receivers {
+                let mut other = match to == slot {
+                    true => None,
+                    false => Some(self.connections[to].take().expect("a subscriber is connected")),
+                };
+                let connection = other.as_deref_mut().unwrap_or(&mut *publisher);
+                let (begin, held) = (connection.replies.len(), connection.held());
+                let protocol = connection.session.protocol;
+                let mut reply = ReplyWriter::new(&mut connection.replies, protocol);
+                commands::write_message(&mut reply, pattern.as_deref(), channel, payload);
+                self.wait(to, connection, begin, position, objects);
+                let Some(mut connection) = other else { continue };
+                if self.held > MAX_HELD {
+                    // An error is found again when the rest is sent.
+                    let _ = connection.send(objects.durable(), now);
+                }
+                self.held = self.held - held + connection.held();
+                let is_slow = connection.unsent() > MAX_UNREAD
+                    || self.held > MAX_HELD && connection.unsent() > LITTLE_HELD;
+                let Session { id, peer, .. } = connection.session;
+                self.connections[to] = Some(connection);
+                self.sendable.push(to);
+                if is_slow {
+                    tracing::warn!(
+                        "disconnected Redis client {id} at {peer}: it takes its messages too slowly"
+                    );
+                    self.close(to);
+                }
+            }
+        }
+    }
+
+    /// Refuses a command, so that the transaction to which it belongs will not be executed.
+    fn reject(
+        &mut self,
+        session: &mut Session,
+        replies: &mut Vec<u8>,
+        name: &[u8],
+        reply: Vec<u8>,
+    ) {
+        if name.eq_ignore_ascii_case(b"exec") {
+            session.end_transaction();
+            let reason = reply.strip_prefix(b"ERR ").unwrap_or(&reply);
+            let reply = [b"EXECABORT Transaction discarded because of: ", reason].concat();
+            return self.refuse(session, replies, reply);
+        }
+        session.break_transaction();
+        self.refuse(session, replies, reply);
     }
 
     /// Replies with an error.
@@ -589,8 +672,10 @@ impl Front {
 
     /// Closes a connection. What other lists say of its slot is checked when its turn comes.
     fn close(&mut self, slot: usize) {
-        if let Some(connection) = self.connections[slot].take() {
+        if let Some(mut connection) = self.connections[slot].take() {
             self.held -= connection.held();
+            let subscriptions = &mut connection.session.subscriptions;
+            self.server.channels.unsubscribe_all(slot, subscriptions);
             self.server.connections -= 1;
             self.free.push(slot);
             // While the disk is slow, clients may come and go.
@@ -615,6 +700,11 @@ impl Front {
             }
         }
     }
+}
+
+/// Returns what the commands of a client may have.
+fn limits(session: &Session) -> Limits {
+    if session.is_authenticated { COMMAND_LIMITS } else { UNAUTHENTICATED_LIMITS }
 }
 
 /// Returns whether the name of an unknown command is the beginning of an HTTP request.

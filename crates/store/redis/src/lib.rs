@@ -9,10 +9,13 @@
 //! - `front`: connections, and which of them has its turn.
 //! - `connection`: what one connection receives and sends.
 //! - `commands`: the commands. `call`: what a command may use.
+//! - `channels`: subscriptions, and the messages to subscribers.
 
 mod call;
+mod channels;
 mod commands;
 mod connection;
+mod extended;
 mod front;
 mod glob;
 mod objects;

@@ -1,5 +1,6 @@
 //! What the server knows of a connection, and of all connections.
 
+use crate::channels::{Channels, Subscriptions};
 use sprat_chance::Chance;
 use sprat_resp::{CommandList, Protocol};
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ const WATCHED_BYTES: usize = 64;
 pub(crate) struct Session {
     /// The number of the connection, unique in the server's life.
     pub(crate) id: u64,
+    /// Where the server keeps the connection.
+    pub(crate) slot: usize,
     pub(crate) peer: SocketAddr,
     pub(crate) since: Instant,
     /// The name that the client gave to itself; empty for none.
@@ -59,14 +62,18 @@ pub(crate) struct Session {
     pub(crate) watched: BTreeMap<(usize, Vec<u8>), Watched>,
     /// Bytes of memory for the keys that are watched.
     pub(crate) watched_bytes: usize,
+    pub(crate) subscriptions: Subscriptions,
+    /// Whether the client has sent the password, or need not.
+    pub(crate) is_authenticated: bool,
     /// Whether the connection ends once all replies are sent.
     pub(crate) ends: bool,
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, peer: SocketAddr) -> Self {
+    pub(crate) fn new((id, slot): (u64, usize), peer: SocketAddr, is_authenticated: bool) -> Self {
         Self {
             id,
+            slot,
             peer,
             since: Instant::now(),
             name: Vec::new(),
@@ -75,6 +82,8 @@ impl Session {
             transaction: None,
             watched: BTreeMap::new(),
             watched_bytes: 0,
+            subscriptions: Subscriptions::default(),
+            is_authenticated,
             ends: false,
         }
     }
@@ -108,7 +117,8 @@ impl Session {
     /// Returns the bytes of memory that the session holds.
     pub(crate) fn held(&self) -> usize {
         let transaction = self.transaction.as_ref();
-        self.watched_bytes + transaction.map_or(0, |transaction| transaction.commands.held())
+        let transaction = transaction.map_or(0, |transaction| transaction.commands.held());
+        self.watched_bytes + self.subscriptions.held() + transaction
     }
 }
 
@@ -128,6 +138,8 @@ pub(crate) struct Server {
     pub(crate) tables: [Option<u32>; DATABASES],
     states: [TableState; DATABASES],
     requests: TableRequests,
+    /// The hash of the password.
+    password: Option<blake3::Hash>,
     pub(crate) port: u16,
     pub(crate) began: Instant,
     pub(crate) connections: usize,
@@ -135,16 +147,23 @@ pub(crate) struct Server {
     pub(crate) refused: u64,
     pub(crate) commands: u64,
     pub(crate) errors: u64,
+    pub(crate) channels: Channels,
     /// For `RANDOMKEY`.
     random: Chance,
 }
 
 impl Server {
-    pub(crate) fn new(port: u16, requests: TableRequests, seed: u64) -> Self {
+    pub(crate) fn new(
+        port: u16,
+        requests: TableRequests,
+        seed: u64,
+        password: Option<&[u8]>,
+    ) -> Self {
         Self {
             tables: [None; DATABASES],
             states: [TableState::default(); DATABASES],
             requests,
+            password: password.map(blake3::hash),
             port,
             began: Instant::now(),
             connections: 0,
@@ -152,8 +171,20 @@ impl Server {
             refused: 0,
             commands: 0,
             errors: 0,
+            channels: Channels::default(),
             random: Chance::new(seed),
         }
+    }
+
+    /// Returns whether clients must send a password.
+    pub(crate) fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Returns whether this is the password, or none is needed. The time that it takes depends only
+    /// on the length of `given`.
+    pub(crate) fn is_password(&self, given: &[u8]) -> bool {
+        self.password.is_none_or(|password| password == blake3::hash(given))
     }
 
     /// Returns a random number.

@@ -17,7 +17,14 @@ fn wrong_number(name: &str) -> Failure {
 }
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Session { protocol, subscriptions, .. } = &call.session;
+    let is_subscriber = *protocol == Protocol::Resp2 && subscriptions.len() > 0;
     match call.command.len() {
+        1 | 2 if is_subscriber => {
+            call.reply.array(2);
+            call.reply.bulk(b"pong");
+            call.reply.bulk(call.command.get(1).unwrap_or_default());
+        }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.argument(1)),
         _ => return Err(wrong_number("ping")),
@@ -37,8 +44,11 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Failure> {
-    let Session { id, peer, since, .. } = *call.session;
-    *call.session = Session { since, ..Session::new(id, peer) };
+    let Session { id, slot, peer, since, .. } = *call.session;
+    call.server.channels.unsubscribe_all(slot, &mut call.session.subscriptions);
+    let is_authenticated = !call.server.has_password();
+    *call.session = Session { since, ..Session::new((id, slot), peer, is_authenticated) };
+    call.reply.speak(call.session.protocol);
     call.reply.simple("RESET");
     Ok(())
 }
@@ -62,29 +72,28 @@ fn check_name(name: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Checks the user and password of a client. There are none yet, so the only user is Redis' default
-/// user without a password.
-fn authenticate(user: &[u8]) -> Result<(), Failure> {
-    match user {
-        b"default" => Ok(()),
-        _ => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
+/// Checks the user and password of a client. The only user is Redis' default user.
+fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Failure> {
+    if user != b"default" || !call.server.is_password(password) {
+        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
     }
+    call.session.is_authenticated = true;
+    Ok(())
 }
 
 pub(super) fn auth(call: &mut Call<'_>) -> Result<(), Failure> {
     match call.command.len() {
-        2 => {
-            Err("ERR AUTH <password> called without any password configured for the default user. \
-             Are you sure your configuration is correct?"
-                .into())
+        2 if !call.server.has_password() => {
+            return Err("ERR AUTH <password> called without any password configured for the \
+                        default user. Are you sure your configuration is correct?"
+                .into());
         }
-        3 => {
-            authenticate(call.argument(1))?;
-            call.reply.simple("OK");
-            Ok(())
-        }
-        _ => Err(SYNTAX.into()),
+        2 => authenticate(call, b"default", call.argument(1))?,
+        3 => authenticate(call, call.argument(1), call.argument(2))?,
+        _ => return Err(SYNTAX.into()),
     }
+    call.reply.simple("OK");
+    Ok(())
 }
 
 pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -102,7 +111,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
         let more = call.command.len() - 1 - at;
         match &option.to_ascii_lowercase()[..] {
             b"auth" if more >= 2 => {
-                authenticate(call.argument(at + 1))?;
+                authenticate(call, call.argument(at + 1), call.argument(at + 2))?;
                 at += 2;
             }
             b"setname" if more >= 1 => {
@@ -116,6 +125,14 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         }
         at += 1;
+    }
+    if !call.session.is_authenticated {
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+                    the HELLO AUTH <user> <pass> option can be used to authenticate the client \
+                    and select the RESP protocol version at the same time"
+                .into(),
+        );
     }
     if let Some(name) = name {
         call.session.name = name.to_vec();

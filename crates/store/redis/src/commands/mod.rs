@@ -1,14 +1,17 @@
 //! The commands: their names, their arguments, and what executes them.
 
+mod channels;
 mod connection;
 mod info;
 mod keys;
 mod strings;
 mod transactions;
 
+pub(crate) use channels::write_message;
 pub(crate) use transactions::{is_queued, queue};
 
 use crate::call::{Call, Failure};
+use crate::session::Session;
 use sprat_resp::Command;
 
 /// A command.
@@ -104,6 +107,7 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     plain("hello", -1, connection::hello),
     keyed("incr", 2, FAST_WRITE, ONE_KEY, strings::incr),
     keyed("incrby", 3, FAST_WRITE, ONE_KEY, strings::incrby),
+    keyed("incrbyfloat", 3, FAST_WRITE, ONE_KEY, strings::incrbyfloat),
     plain("info", -1, info::info),
     keyed("keys", 2, READ, NO_KEY, keys::keys),
     keyed("mget", -2, FAST_READ, ALL_KEYS, strings::mget),
@@ -117,7 +121,11 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("pexpiretime", 2, FAST_READ, ONE_KEY, keys::pexpiretime),
     plain("ping", -1, connection::ping),
     keyed("psetex", 4, WRITE, ONE_KEY, strings::psetex),
+    plain("psubscribe", -2, channels::psubscribe),
     keyed("pttl", 2, FAST_READ, ONE_KEY, keys::pttl),
+    plain("publish", 3, channels::publish),
+    plain("pubsub", -2, channels::pubsub),
+    plain("punsubscribe", -1, channels::punsubscribe),
     plain("quit", -1, connection::quit),
     keyed("randomkey", 1, READ, NO_KEY, keys::randomkey),
     keyed("rename", 3, &["write"], TWO_KEYS, keys::rename),
@@ -130,12 +138,14 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("setnx", 3, FAST_WRITE, ONE_KEY, strings::setnx),
     keyed("setrange", 4, WRITE, ONE_KEY, strings::setrange),
     keyed("strlen", 2, FAST_READ, ONE_KEY, strings::strlen),
+    plain("subscribe", -2, channels::subscribe),
     keyed("substr", 4, READ, ONE_KEY, strings::getrange),
     plain("time", 1, info::time),
     keyed("touch", -2, FAST_READ, ALL_KEYS, keys::exists),
     keyed("ttl", 2, FAST_READ, ONE_KEY, keys::ttl),
     keyed("type", 2, FAST_READ, ONE_KEY, keys::type_of),
     keyed("unlink", -2, FREE, ALL_KEYS, keys::del),
+    plain("unsubscribe", -1, channels::unsubscribe),
     plain("unwatch", 1, transactions::unwatch),
     plain("wait", 3, info::wait),
     keyed("watch", -2, SERVER, ALL_KEYS, transactions::watch),
@@ -182,14 +192,18 @@ pub(crate) fn check(command: &Command<'_>) -> Result<&'static CommandInfo, Vec<u
     match fits {
         true => Ok(info),
         false => {
-            let code = match info.name {
-                "exec" => "EXECABORT Transaction discarded because of:",
-                _ => "ERR",
-            };
             let name = info.name;
-            Err(format!("{code} wrong number of arguments for '{name}' command").into_bytes())
+            Err(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
         }
     }
+}
+
+/// Returns the reply to a command that a client may not send now; `None` if it may.
+pub(crate) fn refusal(session: &Session, name: &str) -> Option<String> {
+    if !session.is_authenticated && !matches!(name, "auth" | "hello" | "quit" | "reset") {
+        return Some("NOAUTH Authentication required.".to_owned());
+    }
+    channels::refusal(session, name)
 }
 
 /// Bytes of a command's name, and of all its arguments, in the reply to an unknown one.

@@ -2,6 +2,7 @@
 
 use super::transactions::ENTRY;
 use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
+use crate::extended::Extended;
 use crate::objects::Access;
 use sprat_log::Content;
 use sprat_resp::integer;
@@ -389,6 +390,23 @@ pub(super) fn decr(call: &mut Call<'_>) -> Result<(), Failure> {
 
 pub(super) fn incrby(call: &mut Call<'_>) -> Result<(), Failure> {
     add(call, call.integer(2)?)
+}
+
+/// The reply to an argument or a string that must be a number and is none.
+const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+
+pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Failure> {
+    let key = call.key(1)?;
+    let entry = call.find(key, Access::Change)?;
+    let until = entry.as_ref().map_or(NEVER, |entry| entry.expires);
+    let present = entry.map_or(Some(Extended::zero()), |entry| Extended::parse(&text(&entry)));
+    let delta = present.and_then(|present| Some((present, Extended::parse(call.argument(2))?)));
+    let (present, delta) = delta.ok_or(NOT_A_FLOAT)?;
+    let sum = present.plus(&delta).text();
+    let sum = sum.ok_or("ERR increment would produce NaN or Infinity")?;
+    call.put(key, sum.as_bytes(), until)?;
+    call.reply.bulk(sum.as_bytes());
+    Ok(())
 }
 
 pub(super) fn decrby(call: &mut Call<'_>) -> Result<(), Failure> {

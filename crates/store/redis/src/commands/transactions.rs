@@ -6,6 +6,7 @@
 
 use super::{CommandInfo, find};
 use crate::call::{Call, Failure, Resume};
+use crate::extended::MAX_SUM;
 use crate::objects::{Access, Objects, Unready};
 use crate::session::{DATABASES, Transaction, Watched};
 use sprat_resp::{Command, integer};
@@ -215,11 +216,13 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             let removes = matches!(info.name, "del" | "unlink" | "getdel");
             let next = match info.name {
                 _ if removes => 0,
-                "append" => present + arguments,
+                "incrbyfloat" => MAX_SUM,
+                "append" => grown(present, present + arguments),
                 "setrange" => {
                     let offset = command.get(2).and_then(integer).unwrap_or_default();
-                    let offset = usize::try_from(offset).unwrap_or_default().min(MAX_VALUE);
-                    present + arguments + offset
+                    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+                    let part = command.get(3).map_or(0, <[u8]>::len);
+                    grown(present, present.max(offset.saturating_add(part)))
                 }
                 "mset" | "msetnx" => command.get(at + 1).map_or(0, <[u8]>::len),
                 "copy" | "rename" | "renamenx" | "move" => first,
@@ -233,6 +236,11 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
         }
     }
     Ok(needs)
+}
+
+/// Returns the length of a value that is to grow. A command that makes it too long fails.
+fn grown(present: usize, next: usize) -> usize {
+    if next <= MAX_VALUE { next } else { present }
 }
 
 /// Returns whether the reply to a command may contain the values of its keys.

@@ -24,6 +24,7 @@ mod seed;
 pub use error::ServerError;
 pub use guard::{Guard, is_exposed};
 pub use open::{Durability, Restored, ServerOptions};
+pub use redis::RedisPassword;
 
 use crate::coordinator::etcd::EtcdPlace;
 use crate::coordinator::{

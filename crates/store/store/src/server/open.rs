@@ -1,6 +1,6 @@
 //! Opens the log, the replicas and the master of a node when a server starts.
 
-use super::{Guard, ServerError};
+use super::{Guard, RedisPassword, ServerError};
 use crate::agent::Enlisted;
 use crate::backup::{self, ReplayReport};
 use crate::data_dir::Identity;
@@ -88,6 +88,8 @@ pub struct ServerOptions {
     /// Where Redis clients reach the objects; `None` if they do not. The server must be a complete
     /// store with one node.
     pub redis: Option<SocketAddr>,
+    /// With what Redis clients must authenticate; `None` if they need not.
+    pub redis_password: Option<RedisPassword>,
     /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     /// Whether requests are timed on their way through the server.
@@ -131,6 +133,7 @@ impl ServerOptions {
             idle: Mode::Adaptive,
             cores: Vec::new(),
             redis: None,
+            redis_password: None,
             metrics: None,
             timed: false,
             counted: None,

@@ -9,7 +9,11 @@ use sprat_client::{Client, Error, Options, Table, TableOptions};
 use sprat_net::{Locators, Mode};
 use sprat_redis::{Front, TableRequest};
 use sprat_wire::op::TableRecord;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -21,6 +25,39 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Timeout of a request to the coordinator.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest password of Redis clients, in bytes.
+const MAX_PASSWORD: usize = 512;
+
+/// The password of Redis clients. It is never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub struct RedisPassword(Box<[u8]>);
+
+impl RedisPassword {
+    /// Reads the password from a file: its first line, which must be all of it.
+    ///
+    /// # Errors
+    /// The file cannot be read, is empty, has several lines, or is too long.
+    pub fn read(file: &Path) -> io::Result<Self> {
+        let mut text = Vec::new();
+        File::open(file)?.take(2 * MAX_PASSWORD as u64).read_to_end(&mut text)?;
+        let line = text.strip_suffix(b"\n").unwrap_or(&text);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let wrong = match line {
+            [] => "it is empty",
+            _ if line.len() > MAX_PASSWORD => "it has more than 512 bytes",
+            _ if line.contains(&b'\n') => "it has more than one line",
+            _ => return Ok(Self(line.into())),
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidData, wrong))
+    }
+}
+
+impl fmt::Debug for RedisPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedisPassword")
+    }
+}
 
 /// A server's Redis clients before the server runs.
 pub(super) struct RedisListener {
@@ -45,16 +82,18 @@ impl RedisListener {
                 "Redis clients have no identities, so a server with --identity does not serve them",
             );
         }
-        if !address.ip().is_loopback() && !options.guard.insecure {
+        let password = options.redis_password.as_ref().map(|password| &*password.0);
+        if !address.ip().is_loopback() && !options.guard.insecure && password.is_none() {
             return refuse(
                 "other machines could connect to it: give an address of this machine alone, such \
-                 as 127.0.0.1:6379, or --insecure to let everyone read and write everything",
+                 as 127.0.0.1:6379, --redis-password-file to admit those that know the password, \
+                 or --insecure to let everyone read and write everything",
             );
         }
         raise_descriptor_limit();
         let (sender, requests) = channel();
         let failed = ServerError::system(format!("listen for Redis clients at {address}"));
-        let front = Front::listen(address, sender, random()).map_err(failed)?;
+        let front = Front::listen(address, sender, random(), password).map_err(failed)?;
         let address = front.address().map_err(ServerError::system("look up an address"))?;
         Ok(Self { front, address, requests })
     }

@@ -13,7 +13,7 @@ pub(crate) enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Null,
-    /// An array, a map or a set, with its mark and all its elements.
+    /// An array, a map, a set or a push, with its mark and all its elements.
     Many(u8, Vec<Reply>),
 }
 
@@ -36,7 +36,7 @@ impl Reply {
                 bytes.get(..at)?;
                 Self::Bulk(bulk.to_vec())
             }
-            b'*' | b'~' | b'%' => {
+            b'*' | b'~' | b'%' | b'>' => {
                 let count = number() * if mark == b'%' { 2 } else { 1 };
                 let mut all = Vec::new();
                 for _ in 0..count {
@@ -141,11 +141,17 @@ pub(crate) struct RedisProcess {
 impl RedisProcess {
     /// Starts Redis; returns `None` if it is not installed.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts Redis with further arguments.
+    pub(crate) fn start_with(more: &[&str]) -> Option<Self> {
         let port = free_port();
         let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
         let child = Command::new("redis-server")
             .args(arguments)
             .args(["--appendonly", "no", "--enable-debug-command", "local"])
+            .args(more)
             .stdout(Stdio::null())
             .spawn();
         let child = child.ok()?;

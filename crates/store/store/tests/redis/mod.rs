@@ -1,6 +1,8 @@
 //! Redis clients of a whole server, over real sockets.
 
+mod channels;
 mod client;
+mod passwords;
 mod random;
 mod transactions;
 mod users;
@@ -211,7 +213,7 @@ fn a_server_that_is_no_complete_store_refuses_redis_clients() {
     let listen = vec![alone.listen[0].clone(); 2];
     assert!(refusal(&ServerOptions { listen, ..alone.clone() }).contains("one node"));
     let redis = Some(([0, 0, 0, 0], 0).into());
-    assert!(refusal(&ServerOptions { redis, ..alone.clone() }).contains("127.0.0.1:6379"));
+    assert!(refusal(&ServerOptions { redis, ..alone.clone() }).contains("--redis-password-file"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let redis = Some(taken.local_addr().unwrap());
     assert!(refusal(&ServerOptions { redis, ..alone }).contains("listen for Redis clients"));

@@ -50,6 +50,24 @@ const INTEGERS: &[&str] = &[
     "-100",
 ];
 
+const FLOATS: &[&str] = &[
+    "1.5",
+    "-0.1",
+    "3e5",
+    "0.00000000000000001",
+    "1e-30",
+    "7",
+    "-7.25",
+    "inf",
+    "-inf",
+    "nan",
+    "x",
+    "",
+    " 1",
+    "1e18",
+    ".5",
+];
+
 /// Numbers of an expiry. None is reached while the test runs.
 const EXPIRIES: &[&str] = &[
     "100000000",
@@ -102,6 +120,7 @@ enum Kind {
     Key,
     Value,
     Integer,
+    Float,
     Expiry,
     Pattern,
     /// None to three options.
@@ -116,7 +135,9 @@ enum Kind {
     Written,
 }
 
-use Kind::{Conditions, Expiry, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written};
+use Kind::{
+    Conditions, Expiry, Float, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written,
+};
 
 /// The commands whose replies are compared, with their arguments.
 const COMMAND_KINDS: &[(&str, &[Kind])] = &[
@@ -142,6 +163,8 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("getset", &[Key, Value]),
     ("incr", &[Key]),
     ("incrby", &[Key, Integer]),
+    ("incrbyfloat", &[Key, Float]),
+    ("incrbyfloat", &[Key, Float]),
     ("keys", &[Pattern]),
     ("mget", &[Keys]),
     ("move", &[Key, Integer]),
@@ -194,6 +217,7 @@ fn draw(chance: &mut Chance, commands: &mut Vec<Command>) {
             Key => push(pick(chance, KEYS)),
             Value => push(pick(chance, VALUES)),
             Integer => push(pick(chance, INTEGERS)),
+            Float => push(pick(chance, FLOATS)),
             Expiry => push(pick(chance, EXPIRIES)),
             Pattern => push(pick(chance, PATTERNS)),
             Options => (0..chance.below(4)).for_each(|_| push(pick(chance, OPTIONS))),

@@ -84,6 +84,31 @@ def pipelines(protocol):
     assert r.get("count") == "100", r.get("count")
 
 
+def messages(protocol):
+    r = client(protocol=protocol)
+    p = r.pubsub(ignore_subscribe_messages=True)
+    p.subscribe("news", "other")
+    p.psubscribe("n*")
+
+    def next_message():
+        while True:
+            message = p.get_message(timeout=TIMEOUT)
+            if message is not None:
+                return message
+
+    # The confirmations come first, so nothing is lost.
+    while r.pubsub_numsub("news")[0][1] == 0 or r.pubsub_numpat() == 0:
+        pass
+    assert r.publish("news", "hello") == 2 and r.publish("nobody's", "x") == 1
+    got = [next_message() for _ in range(3)]
+    assert [m["type"] for m in got] == ["message", "pmessage", "pmessage"], got
+    assert [m["data"] for m in got] == ["hello", "hello", "x"], got
+    assert set(r.pubsub_channels()) == {"news", "other"}
+    p.unsubscribe()
+    p.punsubscribe()
+    p.close()
+
+
 async def asynchronous():
     r = redis.asyncio.Redis(host="127.0.0.1", port=PORT, decode_responses=True)
     await r.flushdb()
@@ -91,6 +116,11 @@ async def asynchronous():
     assert sorted(counts) == list(range(1, 101))
     async with r.pipeline(transaction=True) as p:
         assert await p.set("a", "1").get("a").execute() == [True, "1"]
+    async with r.pubsub() as p:
+        await p.subscribe("work")
+        assert (await p.get_message(timeout=TIMEOUT))["type"] == "subscribe"
+        assert await r.publish("work", "now") == 1
+        assert (await p.get_message(timeout=TIMEOUT))["data"] == "now"
     await r.aclose()
 
 
@@ -121,5 +151,6 @@ def cache():
 for version in (2, 3):
     commands(version)
     pipelines(version)
+    messages(version)
 asyncio.run(asynchronous())
 cache()

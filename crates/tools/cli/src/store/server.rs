@@ -14,7 +14,8 @@ use sprat_store::agent::SessionEnd;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::{
-    Durability, Guard, MAX_NODES, Restored, Server, ServerError, ServerOptions, Stopper, is_exposed,
+    Durability, Guard, MAX_NODES, RedisPassword, Restored, Server, ServerError, ServerOptions,
+    Stopper, is_exposed,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -157,6 +158,10 @@ pub(crate) struct ServerArgs {
         help_heading = "Other clients"
     )]
     redis: Option<SocketAddr>,
+
+    /// File whose only line is the password with which Redis clients must authenticate (`AUTH`).
+    #[arg(long, value_name = "FILE", requires = "redis", help_heading = "Other clients")]
+    redis_password_file: Option<PathBuf>,
 
     /// Address at which to serve Prometheus metrics over HTTP, or `none`.
     #[arg(
@@ -306,8 +311,9 @@ fn run(options: &ServerOptions, shutdown: &Shutdown) -> Result<(), ServerError> 
         print_restored(&prefix, &node.restored);
     }
     if let Some(address) = server.redis {
+        let ask = if options.redis_password.is_some() { " --askpass" } else { "" };
         eprintln!(
-            "sprat: serving Redis clients at {address}; try: redis-cli -h {} -p {} ping",
+            "sprat: serving Redis clients at {address}; try: redis-cli -h {} -p {}{ask} ping",
             address.ip(),
             address.port()
         );
@@ -416,6 +422,14 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
             IdleArg::Adaptive => Mode::Adaptive,
         },
         redis: args.redis,
+        redis_password: args
+            .redis_password_file
+            .as_deref()
+            .map(|file| {
+                RedisPassword::read(file)
+                    .with_context(|| format!("--redis-password-file {}", file.display()))
+            })
+            .transpose()?,
         copies: args.replicas,
         rack: args.rack.clone().unwrap_or_default(),
         cores,
