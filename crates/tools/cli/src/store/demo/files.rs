@@ -20,6 +20,9 @@ const MAX_FILES: u64 = 60_000;
 
 const MAX_BYTES: u64 = 1 << 30;
 
+/// Number of files of which one is shown to a Redis client.
+const FIRST_FILES: usize = 100;
+
 /// Limits on the operations, and on the bytes of values, in flight at once.
 const WINDOW: usize = 64;
 
@@ -84,16 +87,21 @@ impl Tree {
         )
     }
 
-    /// Returns the first file that is not empty and has at most `len` bytes.
+    /// Returns the longest of the first files, of those that have at most `len` bytes.
     pub(super) fn file_up_to(&self, len: usize) -> Result<Option<Item>> {
         let mut source = TreeSource::open(&self.root, LargePolicy::Skip)?;
-        let mut item = Item::default();
-        while source.next(&mut item)? {
-            if (1..=len).contains(&item.value.len()) {
-                return Ok(Some(item));
+        let mut longest: Option<Item> = None;
+        for _ in 0..FIRST_FILES {
+            let mut item = Item::default();
+            if !source.next(&mut item)? {
+                break;
+            }
+            let beats = longest.as_ref().map_or(0, |longest| longest.value.len());
+            if (beats + 1..=len).contains(&item.value.len()) {
+                longest = Some(item);
             }
         }
-        Ok(None)
+        Ok(longest)
     }
 
     /// Examines a tree. Also returns its number of files, counted up to [`ENOUGH_FILES`].

@@ -15,7 +15,8 @@ const LONGEST: usize = 64 << 10;
 /// Reads a file of the tree by `redis-cli`, and compares it; returns what was done, or `None` if
 /// this machine has no `redis-cli`.
 pub(super) fn read_back(tree: &Tree, server: SocketAddr) -> Result<Option<String>> {
-    let file = tree.file_up_to(LONGEST)?.context("no file that is short enough")?;
+    let file =
+        tree.file_up_to(LONGEST)?.context("the first files are all empty, or over 64 KiB")?;
     let shown = display_key(&file.key);
     let port = server.port().to_string();
     let read = Command::new("redis-cli")
