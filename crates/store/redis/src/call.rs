@@ -4,8 +4,8 @@ use crate::objects::{Access, Objects, Unready};
 use crate::session::{DATABASES, Server, Session};
 use sprat_log::Content;
 use sprat_resp::{Command, ReplyWriter, integer};
-use sprat_wire::entry::Entry;
-use sprat_wire::expiry::{MAX_TIME, NEVER, Time};
+use sprat_wire::entry::{Entry, HEADER_BYTES};
+use sprat_wire::expiry::{EXPIRY_BYTES, MAX_TIME, NEVER, Time};
 use sprat_wire::value::{Number, ValueType};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::borrow::Cow;
@@ -29,6 +29,31 @@ pub(crate) const SYNTAX: &str = "ERR syntax error";
 
 /// The reply to a string that would be longer than [`MAX_VALUE`], which `CONFIG GET` shows.
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+/// Why a command waits whose database has no table yet.
+pub(crate) const NO_TABLE: &str = "the database's table is being made";
+
+/// The largest number of bytes of an entry in the log, besides key and value; also of a tombstone.
+pub(crate) const ENTRY: usize = HEADER_BYTES + size_of::<u64>();
+const _: () = assert!(EXPIRY_BYTES <= size_of::<u64>());
+
+/// Returns the reply to a command for which the server has not become ready.
+pub(crate) fn try_again(reason: &str) -> String {
+    format!("TRYAGAIN the server is not ready: {reason}")
+}
+
+/// Finds an object in the table of a database that need not be the session's.
+pub(crate) fn find_in<'a>(
+    objects: &'a mut dyn Objects,
+    (database, table): (usize, u32),
+    key: &[u8],
+    access: Access,
+) -> Result<Option<Entry<'a>>, Failure> {
+    objects.find(table, key, access).map_err(|unready| match unready {
+        Unready::NoTable => Failure::NoTable(database),
+        other => Failure::Unready(other),
+    })
+}
 
 /// Why a command is not done.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The connections of clients, and which of them has its turn.
 
-use crate::call::{Call, Failure, MAX_REPLY};
+use crate::call::{Call, Failure, MAX_REPLY, NO_TABLE, try_again};
 use crate::channels::Message;
 use crate::commands;
 use crate::connection::{Connection, Pause, Unfinished};
@@ -83,9 +83,6 @@ const RETRY: Duration = Duration::from_micros(500);
 
 /// How long a command waits for the server to become ready.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Why a command waits whose database has no table yet.
-const NO_TABLE: &str = "the database's table is being made";
 
 /// The event of the listening socket; the others have the numbers of their slots.
 const LISTENER: u64 = u64::MAX;
@@ -348,8 +345,7 @@ impl Front {
             let session = Session::new((self.next_id, slot), peer, !self.server.has_password());
             self.next_id += 1;
             self.server.connections += 1;
-            let limits = limits(&session);
-            let connection = Box::new(Connection::new(socket, session, limits));
+            let connection = Box::new(Connection::new(socket, session, COMMAND_LIMITS));
             self.held += connection.held();
             self.connections[slot] = Some(connection);
         }
@@ -432,6 +428,11 @@ impl Front {
         let Connection { reader, session, replies, unfinished, .. } = connection;
         let begin = replies.len();
         let before = unfinished.take();
+        reader.set_limits(if session.is_authenticated {
+            COMMAND_LIMITS
+        } else {
+            UNAUTHENTICATED_LIMITS
+        });
         let command = match before.is_some() {
             true => Ok(Next::Command(reader.current())),
             false => reader.next(),
@@ -494,8 +495,6 @@ impl Front {
         let (again, reason) = match done {
             Ok(()) => {
                 self.server.commands += 1;
-                // It may have been `AUTH`.
-                reader.set_limits(limits(session));
                 self.wait(slot, connection, begin, attempt.position, objects);
                 self.deliver(slot, connection, now, objects);
                 return true;
@@ -531,7 +530,7 @@ impl Front {
             if info.name == "exec" {
                 session.end_transaction();
             }
-            self.refuse(session, replies, format!("TRYAGAIN the server is not ready: {reason}"));
+            self.refuse(session, replies, try_again(reason));
             return true;
         }
         let reply = replies.split_off(begin);
@@ -559,10 +558,11 @@ impl Front {
             let receivers: Vec<_> =
                 receivers.map(|(slot, pattern)| (slot, pattern.map(<[u8]>::to_vec))).collect();
             for (to, pattern) in receivers {
-                let mut other = match to == slot {
-                    true => None,
-                    false => Some(self.connections[to].take().expect("a subscriber is connected")),
-                };
+                let mut other = self.connections[to].take();
+                if other.is_none() && to != slot {
+                    // It got the message for another subscription, and was too slow.
+                    continue;
+                }
                 let connection = other.as_deref_mut().unwrap_or(&mut *publisher);
                 let (begin, held) = (connection.replies.len(), connection.held());
                 let protocol = connection.session.protocol;
@@ -700,11 +700,6 @@ impl Front {
             }
         }
     }
-}
-
-/// Returns what the commands of a client may have.
-fn limits(session: &Session) -> Limits {
-    if session.is_authenticated { COMMAND_LIMITS } else { UNAUTHENTICATED_LIMITS }
 }
 
 /// Returns whether the name of an unknown command is the beginning of an HTTP request.

@@ -205,8 +205,9 @@ impl Server {
     pub(crate) fn clear(&mut self, database: usize) {
         let TableState { is_cleared, .. } = &mut self.states[database];
         if !*is_cleared {
-            self.tables[database] = None;
-            *is_cleared = self.requests.send(TableRequest::Clear(database)).is_ok();
+            (self.tables[database], *is_cleared) = (None, true);
+            // If there is no receiver, the server is ending, and the command is not answered.
+            let _ = self.requests.send(TableRequest::Clear(database));
         }
     }
 

@@ -1,7 +1,6 @@
 //! Commands on keys, whatever their values are.
 
-use super::transactions::ENTRY;
-use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, Unit, expires};
+use crate::call::{Call, ENTRY, Failure, NOT_AN_INTEGER, SYNTAX, Unit, expires, find_in};
 use crate::glob;
 use crate::objects::{Access, Unready};
 use crate::session::DATABASES;
@@ -217,26 +216,13 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
     };
     let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
     let table = call.table_of(database)?;
-    let is_there = is_there(call, (database, table), to)?;
+    let is_there = find_in(call.objects, (database, table), to, Access::Change)?.is_some();
     let copies = replaces || !is_there;
     if copies {
         call.objects.put(table, to, Content { value: &value, value_type, expires })?;
     }
     call.reply.integer(copies.into());
     Ok(())
-}
-
-/// Returns whether a database has a key that is going to be written.
-fn is_there(
-    call: &mut Call<'_>,
-    (database, table): (usize, u32),
-    key: &[u8],
-) -> Result<bool, Failure> {
-    match call.objects.find(table, key, Access::Change) {
-        Ok(found) => Ok(found.is_some()),
-        Err(Unready::NoTable) => Err(Failure::NoTable(database)),
-        Err(unready) => Err(unready.into()),
-    }
 }
 
 /// Moves a key to another name or another database, if `may` says so, given whether there is a key
@@ -249,7 +235,7 @@ fn move_to(
 ) -> Result<Option<bool>, Failure> {
     let Some(entry) = call.find(key, Access::Change)? else { return Ok(None) };
     let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
-    if !may(is_there(call, (database, table), to)?) {
+    if !may(find_in(call.objects, (database, table), to, Access::Change)?.is_some()) {
         return Ok(Some(false));
     }
     if (table, to) != (call.table, key) {

@@ -1,7 +1,6 @@
 //! Commands on strings.
 
-use super::transactions::ENTRY;
-use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
+use crate::call::{Call, ENTRY, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
 use crate::extended::Extended;
 use crate::objects::Access;
 use sprat_log::Content;

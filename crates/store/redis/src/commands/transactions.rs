@@ -5,9 +5,9 @@
 //! Redis, a command that fails does not undo the others.
 
 use super::{CommandInfo, find};
-use crate::call::{Call, Failure, Resume};
+use crate::call::{Call, ENTRY, Failure, NO_TABLE, Resume, find_in, try_again};
 use crate::extended::MAX_SUM;
-use crate::objects::{Access, Objects, Unready};
+use crate::objects::{Access, Unready};
 use crate::session::{DATABASES, Transaction, Watched};
 use sprat_resp::{Command, integer};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
@@ -18,9 +18,6 @@ pub(crate) const MAX_QUEUED: usize = 16 << 20;
 
 /// Limit on the keys that a connection watches.
 pub(crate) const MAX_WATCHED: usize = 16 << 10;
-
-/// Bytes of an entry in the log besides key and value: at most, and also for a tombstone.
-pub(crate) const ENTRY: usize = 32;
 
 pub(super) fn multi(call: &mut Call<'_>) -> Result<(), Failure> {
     if call.session.transaction.is_some() {
@@ -145,27 +142,13 @@ fn has_changed(call: &mut Call<'_>) -> Result<bool, Failure> {
     for ((database, key), then) in &session.watched {
         let table = server.tables[*database].ok_or(Failure::NoTable(*database))?;
         let found = find_in(*objects, (*database, table), key, Access::Read)?;
-        let version = found.map(|(version, _)| version);
+        let version = found.map(|entry| entry.version);
         let is_same = version == then.version && (table == then.table || version.is_none());
         if !is_same {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// Returns the version of an object, and the length of its value.
-fn find_in(
-    objects: &mut dyn Objects,
-    (database, table): (usize, u32),
-    key: &[u8],
-    access: Access,
-) -> Result<Option<(u64, usize)>, Failure> {
-    match objects.find(table, key, access) {
-        Ok(found) => Ok(found.map(|entry| (entry.version, entry.value.len()))),
-        Err(Unready::NoTable) => Err(Failure::NoTable(database)),
-        Err(unready) => Err(unready.into()),
-    }
 }
 
 /// What a transaction needs, at most.
@@ -204,7 +187,7 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
                 continue;
             }
             let found = find_in(call.objects, (database, table), key, access)?;
-            let present = found.map_or(0, |(_, len)| len);
+            let present = found.map_or(0, |entry| entry.value.len());
             let present = lengths.get(&(database, key)).copied().unwrap_or(present);
             let first = *first.get_or_insert(present);
             if returns_value(info, &command) {
@@ -261,7 +244,7 @@ fn run(call: &mut Call<'_>, command: Command<'_>) {
         let database = call.session.database;
         let Some(table) = call.server.tables[database].or((!info.uses_database).then_some(0))
         else {
-            break "TRYAGAIN the database's table is being made".into();
+            break try_again(NO_TABLE).into();
         };
         let protocol = call.session.protocol;
         let mut reply = call.reply.again();
@@ -285,10 +268,10 @@ fn run(call: &mut Call<'_>, command: Command<'_>) {
             Err(Failure::Error(text)) => break text,
             Err(Failure::Unready(Unready::Refused(text))) => break text.into(),
             Err(Failure::Unready(Unready::Later(reason))) => {
-                break format!("TRYAGAIN the server is not ready: {reason}").into();
+                break try_again(reason).into();
             }
             Err(Failure::NoTable(_) | Failure::Unready(Unready::NoTable)) => {
-                break "TRYAGAIN the database's table is being made".into();
+                break try_again(NO_TABLE).into();
             }
         }
     };

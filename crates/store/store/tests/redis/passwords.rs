@@ -14,7 +14,7 @@ const LINES: &[&str] = &[
     "EXEC",
     "AUTH",
     "AUTH wrong",
-    "AUTH nobody secret",
+    "AUTH other secret",
     "AUTH default wrong",
     "AUTH a b c",
     "HELLO 3",

@@ -32,7 +32,7 @@ fn a_transaction_is_executed_unless_a_watched_key_has_changed() {
     assert_eq!(client.say("GET b"), Reply::bulk("x"), "the database stays selected");
     assert_eq!(client.say("SELECT 0"), Reply::ok());
     let table = native.table("redis-0").unwrap();
-    // Whoever changes a watched key, the transaction does nothing.
+    // If any client changes a watched key, the transaction does nothing.
     for change in 0..4 {
         assert_eq!(client.say("WATCH a b"), Reply::ok());
         match change {
