@@ -3,7 +3,8 @@
 use crate::common::clients::{client_of, options_for};
 use crate::once::ByHand;
 use sprat_client::{
-    AsyncClient, Client, Condition, Error, Table, TransactionAction, TransactionOperation, Ttl,
+    AsyncClient, Change, Client, Condition, Error, Table, TransactionAction, TransactionOperation,
+    Ttl, Watch, WatchFrom,
 };
 use sprat_host::wait_until;
 use sprat_store::server::{Server, ServerOptions};
@@ -15,8 +16,9 @@ use sprat_wire::transaction::{
     Decision, MAX_TRANSACTION, MAX_TRANSACTION_BYTES, OperationState, Participant, Plan,
     Preparation,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes as _;
 
 fn serve(data: &Path) -> Server {
@@ -343,6 +345,64 @@ impl Silent {
         assert_eq!(status, Status::Ok);
         OperationState::of(number)
     }
+}
+
+/// Waits for changes until a watch has reported `count` objects. Returns their keys and values, in
+/// the order of the keys; a removed object has no value.
+fn reported(watch: &mut Watch, count: usize) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let mut seen = BTreeMap::new();
+    let begun = Instant::now();
+    while seen.len() < count {
+        assert!(begun.elapsed() < PATIENCE, "it reports only {seen:?}");
+        for change in watch.wait(PATIENCE).expect("changes") {
+            match change {
+                Change::Present(row) => drop(seen.insert(row.key, Some(row.value))),
+                Change::Removed(key) => drop(seen.insert(key, None)),
+                Change::ListBegins(_) | Change::ListEnds(_) => {}
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn watches_report_what_transactions_change() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = serve(dir.path());
+    let mut client = client_of(&server);
+    let watcher = AsyncClient::connect(&options_for(&server)).expect("a client");
+    let tables = two_tables(&mut client)
+        .map(|table| watcher.table(&table.name).wait().expect("it was listed"));
+    for table in tables {
+        client.put(table, b"gone", b"1").expect("written");
+    }
+    let mut watches =
+        tables.map(|table| Watch::new(&watcher, table, WatchFrom::List).expect("a watch"));
+    for watch in &mut watches {
+        assert_eq!(reported(watch, 1), BTreeMap::from([(b"gone".to_vec(), Some(b"1".to_vec()))]));
+    }
+    // The first transaction is committed by its only server, the second by the client.
+    for (round, changed) in [&tables[..1], &tables[..]].into_iter().enumerate() {
+        let value = round.to_string().into_bytes();
+        let result = client.transact(|transaction| {
+            for &table in changed {
+                transaction.put(table, b"a", value.clone());
+                transaction.put(table, b"b", value.clone());
+            }
+            transaction.remove(tables[round], b"gone");
+            Ok::<_, Error>(())
+        });
+        assert_eq!(result, Ok(()));
+        for (at, watch) in watches[..changed.len()].iter_mut().enumerate() {
+            let mut expected: BTreeMap<_, _> =
+                [b"a", b"b"].map(|key| (key.to_vec(), Some(value.clone()))).into();
+            if at == round {
+                expected.insert(b"gone".to_vec(), None);
+            }
+            assert_eq!(reported(watch, expected.len()), expected, "round {round}");
+        }
+    }
+    server.stop().expect("stopped");
 }
 
 /// Encodes an item of a batch: a request with its operation's id.

@@ -1,6 +1,7 @@
 //! Recovery of dead servers by live ones, on a network in memory, in virtual time.
 
 mod attempts;
+mod expiry;
 mod raised;
 mod segment;
 mod world;

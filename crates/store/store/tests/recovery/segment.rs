@@ -2,7 +2,7 @@
 
 use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
-use sprat_wire::expiry::NEVER;
+use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use sprat_wire::value::ValueType;
@@ -22,22 +22,30 @@ impl Segment {
         segment
     }
 
-    pub(crate) fn push(
+    pub(crate) fn push(&mut self, what: (Kind, u32, u64), key: &[u8], value: &[u8]) {
+        self.append(what, key, value, (false, NEVER));
+    }
+
+    /// Adds an object that expires. Older versions of it are in other segments.
+    pub(crate) fn push_expiring(
+        &mut self,
+        (table, version): (u32, u64),
+        key: &[u8],
+        value: &[u8],
+        expires: Time,
+    ) {
+        self.append((Kind::Object, table, version), key, value, (true, expires));
+    }
+
+    fn append(
         &mut self,
         (kind, table, version): (Kind, u32, u64),
         key: &[u8],
         value: &[u8],
+        (successor, expires): (bool, Time),
     ) {
-        let entry = Entry {
-            kind,
-            successor: false,
-            table,
-            version,
-            key,
-            value,
-            value_type: ValueType::Bytes,
-            expires: NEVER,
-        };
+        let value_type = ValueType::Bytes;
+        let entry = Entry { kind, successor, table, version, key, value, value_type, expires };
         let at = self.0.len();
         self.0.resize(at + entry.encoded_len(), 0);
         entry.encode(&mut self.0[at..]);

@@ -155,6 +155,12 @@ impl World {
         panic!("it never comes");
     }
 
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        self.until(|world| (world.now >= end).then_some(()));
+    }
+
     /// Sends a request to a server. Returns the number and body of the reply, or the reply's status
     /// if that is not `Ok`.
     #[track_caller]
