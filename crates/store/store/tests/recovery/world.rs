@@ -14,7 +14,7 @@ use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Tablet, position};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,6 +24,8 @@ use zerocopy::IntoBytes as _;
 pub(crate) const TABLE: u32 = 1;
 
 const STEP: Duration = Duration::from_micros(20);
+/// The largest frame that a slow server sends at once.
+pub(crate) const SHORT_FRAME: usize = 1000;
 const MANY_TURNS: usize = 1_000_000;
 
 struct Server {
@@ -39,6 +41,8 @@ pub(crate) struct World {
     servers: BTreeMap<u32, Server>,
     /// Addresses of the servers that cannot be reached.
     cut: Rc<RefCell<BTreeSet<SocketAddr>>>,
+    /// A server whose frames of more than [`SHORT_FRAME`] bytes take so long.
+    slow: Rc<Cell<Option<(SocketAddr, Duration)>>>,
     driver: Mem,
     endpoint: Endpoint<()>,
     ended: Ended,
@@ -64,10 +68,18 @@ impl World {
     pub(crate) fn new(count: u32, copies: usize, seed: u64) -> Self {
         let hub = Hub::new(HubOptions { mtu: 9000, ..HubOptions::default() });
         let cut: Rc<RefCell<BTreeSet<SocketAddr>>> = Rc::default();
-        let known = Rc::clone(&cut);
+        let slow: Rc<Cell<Option<(SocketAddr, Duration)>>> = Rc::default();
+        let (known, delay) = (Rc::clone(&cut), Rc::clone(&slow));
         hub.set_policy(move |flight| {
             let is_cut = [flight.from, flight.to].iter().any(|end| known.borrow().contains(end));
-            if is_cut { Delivery::Drop } else { Delivery::Deliver(Duration::from_micros(2)) }
+            let is_slow = |(server, _): &(SocketAddr, Duration)| {
+                *server == flight.from && flight.frame.len() > SHORT_FRAME
+            };
+            match delay.get().filter(is_slow) {
+                _ if is_cut => Delivery::Drop,
+                Some((_, delay)) => Delivery::Deliver(delay),
+                None => Delivery::Deliver(Duration::from_micros(2)),
+            }
         });
         let (now, config) = (Nanos(0), RpcConfig::default());
         let mut driver = hub.port(address(100)).unwrap();
@@ -86,7 +98,7 @@ impl World {
         };
         let servers = (1..=count).map(&mut start).collect();
         let (ended, next_server) = (Ended::default(), count + 1);
-        Self { now, hub, servers, cut, driver, endpoint, ended, version: 0, next_server }
+        Self { now, hub, servers, cut, slow, driver, endpoint, ended, version: 0, next_server }
     }
 
     /// Assigns tablets and recovery orders to `server`, and nothing to the others.
@@ -155,10 +167,9 @@ impl World {
         panic!("it never comes");
     }
 
-    /// Lets time pass.
-    pub(crate) fn pass(&mut self, duration: Duration) {
-        let end = self.now + duration;
-        self.until(|world| (world.now >= end).then_some(()));
+    /// Delays what a server sends, except short frames.
+    pub(crate) fn slow_down(&self, server: u32, delay: Duration) {
+        self.slow.set(Some((address(server), delay)));
     }
 
     /// Sends a request to a server. Returns the number and body of the reply, or the reply's status
