@@ -24,7 +24,9 @@ use zerocopy::IntoBytes as _;
 pub(crate) const TABLE: u32 = 1;
 
 const STEP: Duration = Duration::from_micros(20);
-/// The largest frame that a slow server sends at once.
+/// The MTU. Frames of this length are probes of it.
+const MTU: usize = 9000;
+/// The largest frame, apart from probes, that a slow server sends at once.
 pub(crate) const SHORT_FRAME: usize = 1000;
 const MANY_TURNS: usize = 1_000_000;
 
@@ -41,7 +43,7 @@ pub(crate) struct World {
     servers: BTreeMap<u32, Server>,
     /// Addresses of the servers that cannot be reached.
     cut: Rc<RefCell<BTreeSet<SocketAddr>>>,
-    /// A server whose frames of more than [`SHORT_FRAME`] bytes take so long.
+    /// A server, and how long its frames of more than [`SHORT_FRAME`] bytes take.
     slow: Rc<Cell<Option<(SocketAddr, Duration)>>>,
     driver: Mem,
     endpoint: Endpoint<()>,
@@ -66,14 +68,14 @@ pub(crate) fn key_position(key: &[u8]) -> u64 {
 impl World {
     /// Makes servers 1 to `count`, each with `copies` replicas of its log on others.
     pub(crate) fn new(count: u32, copies: usize, seed: u64) -> Self {
-        let hub = Hub::new(HubOptions { mtu: 9000, ..HubOptions::default() });
+        let hub = Hub::new(HubOptions { mtu: MTU, ..HubOptions::default() });
         let cut: Rc<RefCell<BTreeSet<SocketAddr>>> = Rc::default();
         let slow: Rc<Cell<Option<(SocketAddr, Duration)>>> = Rc::default();
         let (known, delay) = (Rc::clone(&cut), Rc::clone(&slow));
         hub.set_policy(move |flight| {
             let is_cut = [flight.from, flight.to].iter().any(|end| known.borrow().contains(end));
             let is_slow = |(server, _): &(SocketAddr, Duration)| {
-                *server == flight.from && flight.frame.len() > SHORT_FRAME
+                *server == flight.from && (SHORT_FRAME + 1..MTU).contains(&flight.frame.len())
             };
             match delay.get().filter(is_slow) {
                 _ if is_cut => Delivery::Drop,
@@ -167,7 +169,7 @@ impl World {
         panic!("it never comes");
     }
 
-    /// Delays what a server sends, except short frames.
+    /// Delays what a server sends, except short frames and probes.
     pub(crate) fn slow_down(&self, server: u32, delay: Duration) {
         self.slow.set(Some((address(server), delay)));
     }
