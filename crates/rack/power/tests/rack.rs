@@ -15,8 +15,8 @@ fn plan(power: &str) -> Plan {
     Plan::new(Spec::from_toml(&format!("{RACK}{power}")).expect("a rack")).expect("a plan")
 }
 
-/// Rounds a mean to 1 µW. A mean is energy divided by measured seconds, and both are sums over times
-/// that differ between runs, so a constant 70 W can have a mean of 70.00000000000001 W.
+/// Rounds a mean to 1 µW. A mean is energy divided by measured seconds, and both are sums over
+/// times that differ between runs, so a constant 70 W can have a mean of 70.00000000000001 W.
 fn rounded(mean: Watts) -> f64 {
     (mean.0 * 1e6).round() / 1e6
 }
