@@ -1,5 +1,6 @@
 //! The client's core between a coordinator and servers, in virtual time.
 
+mod aborted;
 mod counts;
 mod recovered;
 mod silent;

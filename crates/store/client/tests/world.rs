@@ -1,7 +1,7 @@
 //! A cluster in virtual time: a coordinator, two servers that answer, one that never does, and a
 //! client that expects all tables at the silent server.
 
-use sprat_client::{Core, Error};
+use sprat_client::{Core, Error, TransactionAction, TransactionOperation};
 use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
@@ -10,7 +10,8 @@ use sprat_wire::op::{
     Answer, Condition, Request, Status, TableRecord, TabletRecord, WhenFull, encode_answer,
     push_counter, push_table,
 };
-use std::cell::RefCell;
+use sprat_wire::transaction::{Decision, OperationState, Preparation};
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -59,7 +60,8 @@ fn record(table: u32, ports: &[u16]) -> TableRecord {
 }
 
 /// The answers of the coordinator, which knows the servers of all tables, and of a server. The
-/// server finds no object, and counts as many objects as the number of its port.
+/// server finds no object, and counts as many objects as the number of its port. Only
+/// [`LIVELY`] prepares operations of transactions; others refuse them.
 struct Answers {
     port: u16,
     places: Rc<RefCell<Vec<u16>>>,
@@ -67,6 +69,8 @@ struct Answers {
     asked: u32,
     /// The writes that the server was asked for: whether each says that it was sent before.
     writes: Vec<bool>,
+    /// The server's answer to requests to abort operations. Without one, it is busy.
+    aborts: Rc<Cell<Option<OperationState>>>,
 }
 
 impl Handler for Answers {
@@ -86,7 +90,19 @@ impl Handler for Answers {
                 return Outcome::Reply(Reply::new(busy.as_bytes(), Repeat::Retain));
             }
         }
+        let mut number = u64::from(self.port);
         let status = match request {
+            Request::Prepare { .. } if self.port == LIVELY => {
+                number = Preparation::Prepared as u64;
+                Status::Ok
+            }
+            Request::Prepare { .. } => Status::Aborted,
+            Request::Decide { decision: Decision::Abort, .. } => {
+                let Some(state) = self.aborts.get() else { return Outcome::Retry(1_000) };
+                number = state as u64;
+                Status::Ok
+            }
+            Request::Decide { .. } => Status::Ok,
             Request::LocateTable { table } => {
                 push_table(&mut self.body, &record(table, &self.places.borrow()));
                 Status::Ok
@@ -101,7 +117,7 @@ impl Handler for Answers {
             Request::Write { .. } => Status::Ok,
             _ => Status::NotFound,
         };
-        let header = encode_answer(status, false, 0, self.port.into());
+        let header = encode_answer(status, false, 0, number);
         let reply = Reply::new(header.as_bytes(), Repeat::Reexecute);
         Outcome::Reply(if self.body.is_empty() { reply } else { reply.with_body(()) })
     }
@@ -123,6 +139,8 @@ pub(crate) struct World {
     pub(crate) core: Core,
     /// The ports of the servers of each table's tablets, as the coordinator knows.
     places: Rc<RefCell<Vec<u16>>>,
+    /// How servers answer requests to abort operations; not while this is `None`.
+    aborts: Rc<Cell<Option<OperationState>>>,
 }
 
 impl World {
@@ -131,10 +149,11 @@ impl World {
         let hub = Hub::new(HubOptions::default());
         let port = |port| AnyDriver::from(hub.port(address(port)).expect("free"));
         let places = Rc::new(RefCell::new(vec![SILENT]));
+        let aborts = Rc::new(Cell::new(None));
         let node = |number: u16| {
-            let places = Rc::clone(&places);
-            let answers =
-                Answers { port: number, places, body: Vec::new(), asked: 0, writes: Vec::new() };
+            let (places, aborts) = (Rc::clone(&places), Rc::clone(&aborts));
+            let (body, writes) = (Vec::new(), Vec::new());
+            let answers = Answers { port: number, places, body, asked: 0, writes, aborts };
             (port(number), Endpoint::new(&Config::default(), number.into()), answers)
         };
         let nodes = [COORDINATOR, LIVELY, OTHER].map(node).into();
@@ -145,7 +164,7 @@ impl World {
             .expect("the transport is in use");
         (0..TABLES)
             .for_each(|table| core.learn(&record(table, &[SILENT])).expect("the locator is valid"));
-        Self { now: Nanos(0), hub, nodes, core, places }
+        Self { now: Nanos(0), hub, nodes, core, places, aborts }
     }
 
     /// Lets the coordinator know of these servers, one for each tablet.
@@ -204,8 +223,45 @@ impl World {
 
     /// Makes the client expect a table at a server, and the coordinator know of that.
     pub(crate) fn learn(&mut self, table: u32, port: u16) {
-        self.place(&[port]);
-        self.core.learn(&record(table, &[port])).expect("the locator is valid");
+        self.learn_tablets(table, &[port]);
+    }
+
+    /// Makes the client expect a table's tablets at servers, and the coordinator know of that.
+    pub(crate) fn learn_tablets(&mut self, table: u32, ports: &[u16]) {
+        self.place(ports);
+        self.core.learn(&record(table, ports)).expect("the locator is valid");
+    }
+
+    /// Lets servers answer requests to abort operations.
+    pub(crate) fn answer_aborts(&self, state: OperationState) {
+        self.aborts.set(Some(state));
+    }
+
+    /// Commits a transaction that writes these objects, without waiting for the end.
+    pub(crate) fn commit(&mut self, objects: &[(u32, &[u8])]) {
+        let operation = |&(table, key)| {
+            let action = TransactionAction::Write(b"value", None);
+            TransactionOperation { table, key, condition: Condition::None, action }
+        };
+        let operations: Vec<_> = objects.iter().map(operation).collect();
+        let deadline = self.now + PATIENCE;
+        let submitted = self.core.submit_transaction(self.now, 1, &operations, deadline);
+        submitted.expect("the client knows the tables");
+        self.core.flush();
+    }
+
+    /// Lets time pass. Returns how the transaction ended, if it did.
+    pub(crate) fn ended(&mut self, time: Duration) -> Option<Result<Status, Error>> {
+        let until = self.now + time;
+        let mut ended = None;
+        while ended.is_none() && self.now < until {
+            self.step();
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                ended = Some(answer.map(|answer| answer.status))
+            };
+            self.core.poll(self.now, sink).expect("the driver works");
+        }
+        ended
     }
 
     /// Returns the writes that a server was asked for: whether each says that it was sent before.

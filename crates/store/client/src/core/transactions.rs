@@ -131,9 +131,6 @@ struct Transaction {
     /// Operations that were certainly not prepared.
     absent: Vec<usize>,
     votes: Votes,
-    /// Whether an operation was not prepared and its table may have been dropped, so that the
-    /// servers take the operation for prepared.
-    perhaps_dropped: bool,
     /// Whether a server refused a decision, so that the slots must never be used again.
     stuck: bool,
 }
@@ -154,7 +151,6 @@ impl Transaction {
             unknown: None,
             absent: Vec::new(),
             votes: Votes::default(),
-            perhaps_dropped: false,
             stuck: false,
             participants,
         }
@@ -194,11 +190,6 @@ impl Transaction {
                 self.unknown.get_or_insert(error);
             }
             (Step::Prepare, Err(error)) => {
-                // Without an answer, a dropped table looks like one whose server is away.
-                self.perhaps_dropped |= matches!(
-                    error,
-                    Error::TableDropped(_) | Error::Timeout { .. } | Error::Recovering { .. }
-                );
                 self.absent.push(at);
                 self.refused.get_or_insert(error);
             }
@@ -220,6 +211,16 @@ impl Transaction {
         true
     }
 
+    /// Returns whether the servers may yet commit the transaction although an operation was refused.
+    /// If the table of that operation is dropped, they take the operation for prepared. So the
+    /// caller must not learn that the transaction is aborted before the other operations are. If
+    /// they are of the same table, they are dropped with it.
+    fn may_be_committed(&self) -> bool {
+        let table = |at: usize| self.participants[at].table;
+        let is_elsewhere = |at: usize| self.absent.iter().any(|&other| table(other) != table(at));
+        (0..self.participants.len()).any(|at| !self.absent.contains(&at) && is_elsewhere(at))
+    }
+
     /// Returns the next step, when the present one is done for all operations; `None` at the end.
     fn next_step(&mut self) -> Option<Step> {
         let decision = match self.step {
@@ -239,8 +240,8 @@ impl Transaction {
 
 impl Core {
     /// Submits a transaction. [`poll`](Self::poll) reports with `tag` that it is committed, or why
-    /// it is not, by `deadline` at the latest. If by then some operations are prepared and others
-    /// have had no answer, it first waits until their servers have acknowledged that the
+    /// it is not, by `deadline` at the latest. If operations on some tables may be prepared and one
+    /// on another table is not, it first waits until their servers have acknowledged that the
     /// transaction is aborted. [`Error::TransactionConflict`]: a condition did not hold, or another
     /// transaction locks an object; nothing was changed.
     ///
@@ -384,7 +385,7 @@ impl Core {
         }
         if !transaction.todo.is_empty() {
             if let Some(tag) = transaction.tag.take() {
-                // Of a transaction on a dropped table, which the servers may yet commit.
+                // The servers may yet commit it, if a table was dropped.
                 let (server, waited) = (server.to_string(), DECISION_TIMEOUT);
                 sink(tag, Err(Error::Indeterminate { server, waited }));
             }
@@ -392,9 +393,7 @@ impl Core {
         }
         let step = transaction.step;
         let next = transaction.next_step();
-        // If a table was dropped, the servers take the operation on it for prepared. So the caller
-        // must not learn that the transaction is aborted before all servers have learned it.
-        let waits = transaction.perhaps_dropped && step == Step::Prepare && next.is_some();
+        let waits = step == Step::Prepare && transaction.may_be_committed();
         if let Some(tag) = transaction.tag.take_if(|_| !waits) {
             let error = transaction.refused.take().or(transaction.unknown.take());
             sink(tag, error.map_or(Ok(DONE), Err));

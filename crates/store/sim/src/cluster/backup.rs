@@ -12,7 +12,7 @@ use sprat_client::{CopiedPiece, Core};
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
 use sprat_wire::expiry::{NEVER, Time};
-use sprat_wire::op::{Answer, ClusterSeen, Request, Status, TableRecord};
+use sprat_wire::op::{Answer, COPY_IDLE, ClusterSeen, Request, Status, TableRecord};
 use sprat_wire::transaction::TransactionAction;
 use sprat_wire::value::ValueType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,8 @@ pub(super) struct BackupClient {
     left: u32,
     /// How the last backup ended.
     outcome: Result<(), String>,
+    /// Until when servers may wait for the rest of a backup that failed.
+    awaited_until: Nanos,
     /// Number of backups that were made.
     pub(super) made: u64,
 }
@@ -119,6 +121,7 @@ impl BackupClient {
             reads: None,
             left: 0,
             outcome: Ok(()),
+            awaited_until: Nanos(0),
             made: 0,
         }
     }
@@ -143,6 +146,11 @@ impl BackupClient {
     /// Returns whether no backup is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.copier.is_none()
+    }
+
+    /// Returns whether no server waits for the rest of a backup that failed, and so refuses others.
+    pub(super) fn may_begin(&self, now: Nanos) -> bool {
+        now >= self.awaited_until
     }
 
     /// Returns why the last backup was not made, if it was not.
@@ -208,7 +216,7 @@ impl BackupClient {
         self.made += u64::from(outcome.is_ok());
         match outcome.is_ok() {
             true => self.begin_next(),
-            false => self.left = 0,
+            false => (self.left, self.awaited_until) = (0, now + COPY_IDLE),
         }
         self.outcome = outcome;
     }

@@ -7,7 +7,7 @@ use sprat_client::{
     Change, Core, Error, Range, Row, Table, WatchFrom, WatchQuestion, WatchReply, Watcher,
 };
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
-use sprat_wire::op::Status;
+use sprat_wire::op::{Status, TableRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -240,9 +240,16 @@ impl WatchClient {
         }
     }
 
-    /// Returns whether the copy is what was written last to each key. The error says what is not.
-    pub(super) fn is_complete(&self, keys: u16, history: &History) -> Result<(), String> {
-        let Some(watched) = &self.watched else { return Ok(()) };
+    /// Returns whether the copy is what was written last to each key, unless the watched table is
+    /// none of `tables`: the last one may have been dropped. The error says what is not.
+    pub(super) fn is_complete(
+        &self,
+        keys: u16,
+        tables: &[TableRecord],
+        history: &History,
+    ) -> Result<(), String> {
+        let is_there = |watched: &&Watched| tables.iter().any(|table| table.id == watched.table);
+        let Some(watched) = self.watched.as_ref().filter(is_there) else { return Ok(()) };
         let names = (0..keys).map(|key| ObjectName { table: watched.table, key });
         let is_last = |name: &ObjectName| {
             let value = watched.copy.get(&name.bytes()).map(|&(_, value)| value);

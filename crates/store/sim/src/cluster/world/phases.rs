@@ -90,6 +90,10 @@ impl World {
                     self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
                     return if self.now < until { Ok(false) } else { Err(why) };
                 }
+                if !self.backup.may_begin(self.now) {
+                    self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
+                    return Ok(false);
+                }
                 self.note(format_args!("every segment is where it should be"));
                 let spare = self.servers.len() > usize::from(COPIES) + 1;
                 if self.lost.is_none() && spare && self.random.chance(1, 2) {
@@ -141,7 +145,9 @@ impl World {
                 };
                 let is_watched = match self.settings.is_beyond() {
                     true => Ok(()),
-                    false => self.watch.is_complete(self.settings.work.keys, &self.history),
+                    false => {
+                        self.watch.is_complete(self.settings.work.keys, &self.tables, &self.history)
+                    }
                 };
                 match has_closed.and(is_watched) {
                     Ok(()) => return Ok(true),
