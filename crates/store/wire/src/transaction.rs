@@ -30,10 +30,10 @@
 //! A client must not use an operation's slot again before the operation was ended.
 //!
 //! An operation on a table that was dropped meanwhile counts as prepared: it may have been, and the
-//! transaction may have been acknowledged. The table of an operation that was refused may be dropped
-//! as well, before the others are aborted. So a client whose transaction is refused, and has
-//! operations on other tables, tells its caller only when their servers have acknowledged to abort
-//! them.
+//! transaction may have been acknowledged. The table of an operation that was refused may be
+//! dropped as well, before the others are aborted. So a client whose transaction is refused, and
+//! has operations on other tables, tells its caller only when their servers have acknowledged to
+//! abort them.
 //!
 //! # In the log
 //! A prepared entry is an object of a second table, see [`PREPARED`]. Its key is the locked

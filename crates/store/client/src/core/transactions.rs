@@ -211,10 +211,10 @@ impl Transaction {
         true
     }
 
-    /// Returns whether the servers may yet commit the transaction although an operation was refused.
-    /// If the table of that operation is dropped, they take the operation for prepared. So the
-    /// caller must not learn that the transaction is aborted before the other operations are. If
-    /// they are of the same table, they are dropped with it.
+    /// Returns whether the servers may yet commit the transaction although an operation was
+    /// refused. If the table of that operation is dropped, they take the operation for prepared. So
+    /// the caller must not learn that the transaction is aborted before the other operations are.
+    /// If they are of the same table, they are dropped with it.
     fn may_be_committed(&self) -> bool {
         let table = |at: usize| self.participants[at].table;
         let is_elsewhere = |at: usize| self.absent.iter().any(|&other| table(other) != table(at));
