@@ -8,8 +8,8 @@ use sprat_wire::op::{RecoveryOrder, Request, Status};
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 
-/// Time until the newer version expires, from the start of the servers' clocks. It is read before
-/// that: as soon as the dead server's lease at the backups is over.
+/// Time until the newer version expires, from the start of the servers' clocks. The recovery reads
+/// that version earlier: as soon as the dead server's lease at the backups is over.
 const EXPIRES: Duration = Duration::from_secs(1);
 
 #[test]

@@ -24,10 +24,13 @@ use zerocopy::IntoBytes as _;
 pub(crate) const TABLE: u32 = 1;
 
 const STEP: Duration = Duration::from_micros(20);
+
 /// The MTU. Frames of this length are probes of it.
 const MTU: usize = 9000;
+
 /// The largest frame, apart from probes, that a slow server sends at once.
 pub(crate) const SHORT_FRAME: usize = 1000;
+
 const MANY_TURNS: usize = 1_000_000;
 
 struct Server {
