@@ -7,10 +7,14 @@ use crate::point::{Point, SegmentFile};
 use crate::transactions::last_changes;
 use sprat_client::{Batch, Client, Condition, Table, TableOptions, TableRecord, Ttl, ValueType};
 use sprat_store::coordinator::{Catalog, MetadataMemory};
+use sprat_wire::elements::{
+    COLLECTION_ID_BYTES, CollectionId, ELEMENTS, OwnerKey, is_owner, owner_of,
+};
 use sprat_wire::entry::Entry;
 use sprat_wire::expiry::{NEVER, Time};
+use sprat_wire::tablet::position;
 use sprat_wire::transaction::TransactionAction;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
@@ -75,7 +79,9 @@ pub fn restore(
         None => folder,
     };
     let changes = last_changes(segments, &point.servers, &catalog)?;
-    let mut sink = Sink { client, tables: BTreeMap::new(), batch: Vec::new(), bytes: 0 };
+    let (tables, seeds) = (BTreeMap::new(), BTreeMap::new());
+    let collections = HashMap::new();
+    let mut sink = Sink { client, tables, seeds, collections, batch: Vec::new(), bytes: 0 };
     let mut restored = Restored::default();
     for (record, to) in &chosen {
         let tablets = if record.tablets.len() > 1 { record.tablets.len() } else { 0 };
@@ -87,6 +93,9 @@ pub fn restore(
         let table = sink.create(to, options)?;
         sink.tables.insert(record.id, (table, to.clone()));
         restored.tables.insert(to.clone(), 0);
+    }
+    for record in sink.client.list_tables()? {
+        sink.seeds.insert(record.id, record.seed);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Time::try_from(now.as_millis()).unwrap_or(Time::MAX);
@@ -102,6 +111,16 @@ pub fn restore(
         Ok(())
     })?;
     sink.flush(&mut restored)?;
+    // Only now the new ids of collections are known, with which the keys of their elements begin.
+    if !sink.collections.is_empty() {
+        let is_chosen = |table| table & ELEMENTS != 0 && ids.contains(&(table & !ELEMENTS));
+        objects(segments, &point.servers, &catalog, &is_chosen, &mut |entry| {
+            sink.put_element(entry, &mut restored)?;
+            show(&restored);
+            Ok(())
+        })?;
+        sink.flush(&mut restored)?;
+    }
     for change in &changes {
         let Some((table, to)) = sink.tables.get(&change.table) else { continue };
         let (table, key) = (*table, &change.key[..]);
@@ -196,7 +215,8 @@ struct Restorable {
     from: u32,
     key: Vec<u8>,
     value: Vec<u8>,
-    value_type: ValueType,
+    /// `None` for an element of a collection, or the record of its owner.
+    value_type: Option<ValueType>,
     version: u64,
     ttl: Option<Ttl>,
 }
@@ -206,6 +226,11 @@ struct Sink<'a> {
     client: &'a mut Client,
     /// The tables by their ids in the backup, with their new names.
     tables: BTreeMap<u32, (Table, String)>,
+    /// The seeds of the running store's tables, by their ids.
+    seeds: BTreeMap<u32, u64>,
+    /// The ids that collections have in the running store, by the ids of their tables and by their
+    /// owner records in the backup.
+    collections: HashMap<(u32, OwnerKey), CollectionId>,
     batch: Vec<Restorable>,
     /// Bytes of keys and values in the batch.
     bytes: usize,
@@ -224,17 +249,58 @@ impl Sink<'_> {
     }
 
     fn put(&mut self, entry: &Entry<'_>, now: Time, restored: &mut Restored) -> Result<(), Error> {
-        let from = entry.table;
-        self.batch.push(Restorable {
-            table: self.tables[&from].0,
-            from,
-            key: entry.key.to_vec(),
-            value: entry.value.to_vec(),
-            value_type: entry.value_type,
-            version: entry.version,
-            ttl: Ttl::left(now, entry.expires),
-        });
-        self.bytes += entry.key.len() + entry.value.len();
+        let (from, table) = (entry.table, self.tables[&entry.table].0);
+        let mut value = entry.value.to_vec();
+        let before = CollectionId::of(&value);
+        if let Some(before) = before.filter(|_| entry.value_type == ValueType::Collection) {
+            // The place of a collection depends on the running store's seed.
+            let at = position(self.seeds[&table.0], table.0, entry.key);
+            let number = self.collections.len() as u64;
+            let id = CollectionId::new(before.kind(), at, number).expect("fewer than 2^40");
+            self.collections.insert((from, before.owner()), id);
+            value = id.bytes().to_vec();
+        }
+        self.add(
+            Restorable {
+                table,
+                from,
+                key: entry.key.to_vec(),
+                value,
+                value_type: Some(entry.value_type),
+                version: entry.version,
+                ttl: Ttl::left(now, entry.expires),
+            },
+            restored,
+        )
+    }
+
+    /// Stores an element or an owner record, unless the collection's head is gone.
+    fn put_element(&mut self, entry: &Entry<'_>, restored: &mut Restored) -> Result<(), Error> {
+        let from = entry.table & !ELEMENTS;
+        let owner = owner_of(entry.key);
+        let id = owner.and_then(|owner| self.collections.get(&(from, owner)));
+        let Some(id) = id else { return Ok(()) };
+        let key = match is_owner(entry.key) {
+            Some(true) => id.owner().to_vec(),
+            _ => id.element(&entry.key[COLLECTION_ID_BYTES..]),
+        };
+        self.add(
+            Restorable {
+                table: self.tables[&from].0,
+                from,
+                key,
+                value: entry.value.to_vec(),
+                value_type: None,
+                version: entry.version,
+                ttl: None,
+            },
+            restored,
+        )
+    }
+
+    fn add(&mut self, object: Restorable, restored: &mut Restored) -> Result<(), Error> {
+        self.bytes += object.key.len() + object.value.len();
+        self.batch.push(object);
         match self.batch.len() >= BATCH_OBJECTS || self.bytes >= BATCH_BYTES {
             true => self.flush(restored),
             false => Ok(()),
@@ -245,10 +311,15 @@ impl Sink<'_> {
         let objects = std::mem::take(&mut self.batch);
         let mut batch = Batch::new();
         for Restorable { table, key, value, value_type, version, ttl, .. } in &objects {
-            batch.restore(*table, key, (value, *value_type), *version, *ttl);
+            match value_type {
+                Some(value_type) => {
+                    batch.restore(*table, key, (value, *value_type), *version, *ttl)
+                }
+                None => batch.restore_element(*table, key, value, *version),
+            };
         }
         self.client.batch(&batch).into_iter().try_for_each(|result| result.map(drop))?;
-        for object in &objects {
+        for object in objects.iter().filter(|object| object.value_type.is_some()) {
             let (_, to) = &self.tables[&object.from];
             *restored.tables.get_mut(to).expect("it was created") += 1;
         }

@@ -12,6 +12,8 @@ use sprat_store::server::{Server, ServerOptions};
 use sprat_testing::{PATIENCE, until};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -394,4 +396,43 @@ fn both_clients_copy_a_log() {
     let failed = client.copy_log("smoke:host=127.0.0.1", CopyStep::List).wait();
     assert!(failed.is_err(), "{failed:?}");
     store.server.stop().expect("stopped");
+}
+
+/// Sends a command to the server's Redis port, and returns `lines` lines of the reply.
+fn say(stream: &mut BufReader<TcpStream>, command: &str, lines: usize) -> Vec<String> {
+    stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("it is open");
+    let line = |_| {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
+    };
+    (0..lines).map(line).collect()
+}
+
+#[test]
+fn hashes_of_redis_clients_are_restored() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let redis = Some(([127, 0, 0, 1], 0).into());
+    let options = ServerOptions { redis, ..ServerOptions::alone(&dir.path().join("data")) };
+    let server = Server::start(&options).expect("a server");
+    let stream = TcpStream::connect(server.redis.expect("as the options say")).expect("a port");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut stream = BufReader::new(stream);
+    assert_eq!(say(&mut stream, "HSET h a 1 b 2", 1), [":2"]);
+    assert_eq!(say(&mut stream, "HSET other a x", 1), [":1"]);
+    assert_eq!(say(&mut stream, "HSET gone a 1", 1), [":1"]);
+    assert_eq!(say(&mut stream, "DEL gone", 1), [":1"]);
+    let store = Store { dir, server };
+    let point = store.back_up().expect("a backup").point;
+    // What comes later is not in the point.
+    assert_eq!(say(&mut stream, "HSET h c 3", 1), [":1"]);
+    assert_eq!(store.restore(&point, &[("redis-0", "redis-1")]).expect("a new table"), 2);
+    assert_eq!(say(&mut stream, "SELECT 1", 1), ["+OK"]);
+    let all = ["*4", "$1", "a", "$1", "1", "$1", "b", "$1", "2"];
+    assert_eq!(say(&mut stream, "HGETALL h", 9), all);
+    assert_eq!(say(&mut stream, "HGET other a", 2), ["$1", "x"]);
+    assert_eq!(say(&mut stream, "HSET h d 4", 1), [":1"]);
+    assert_eq!(say(&mut stream, "DEL h", 1), [":1"]);
+    assert_eq!(say(&mut stream, "KEYS *", 3), ["*1", "$5", "other"]);
+    store.server.stop().expect("an end");
 }

@@ -132,7 +132,21 @@ impl<'a> Batch<'a> {
         version: u64,
         ttl: Option<Ttl>,
     ) -> &mut Self {
+        let value_type = Some(value_type);
         self.add(Request::Restore { table: table.0, key, value, value_type, version, ttl })
+    }
+
+    /// Adds an element of a collection of a backup, or the record of its owner, whose key has the
+    /// id that the collection has in the table, like [`restore`](Self::restore).
+    pub fn restore_element(
+        &mut self,
+        table: Table,
+        key: &'a [u8],
+        value: &'a [u8],
+        version: u64,
+    ) -> &mut Self {
+        let (table, value_type, ttl) = (table.0, None, None);
+        self.add(Request::Restore { table, key, value, value_type, version, ttl })
     }
 
     fn add(&mut self, request: Request<'a>) -> &mut Self {

@@ -1,6 +1,7 @@
 //! Completions of operations that take effect once.
 
 use crate::log::{Appender, Content, Full, Log, Ref};
+use sprat_wire::elements::{self, ELEMENTS};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::expiry::{NEVER, TIME_CLIENT};
 use sprat_wire::once::{
@@ -206,8 +207,12 @@ impl Log {
     pub(crate) fn is_gone(&self, table: u32, key: &[u8], hash: u64) -> bool {
         let forgotten =
             || table & COMPLETIONS != 0 && !self.clients.knows(OperationId::client_of(key));
+        let position = || match table & ELEMENTS {
+            0 => hash.reverse_bits(),
+            _ => elements::position(key),
+        };
         self.tables.is_dropped(table)
-            || self.tables.is_dropped_at(table, hash.reverse_bits())
+            || self.tables.has_dropped_tablets() && self.tables.is_dropped_at(table, position())
             || forgotten()
     }
 }

@@ -47,10 +47,10 @@
 //! *Eviction.* When a write finds no room, objects of tablets that the owner has named are removed,
 //! as [`Log::remove`] does, with tombstones. No other object is.
 //!
-//! *Order.* The objects of tables that the owner has named are in order, too, in ordinary memory:
-//! of their keys, or of fields of their values. An order has an object if and only if the hash
-//! table has it, the object has a key in this order, and the walk that follows the naming has
-//! passed its position.
+//! *Order.* The objects of tables that the owner has named, and the elements of all
+//! [collections](sprat_wire::elements), are in order, too, in ordinary memory: of their keys, or of
+//! fields of their values. An order has an object if and only if the hash table has it, the object
+//! has a key in this order, and the walk that follows the naming has passed its position.
 //!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that

@@ -11,15 +11,16 @@ use crate::config::{Config, ConfigError, Durability};
 use crate::evict::Evictions;
 use crate::expiry::Expiry;
 use crate::group::OpenGroup;
-use crate::order::Orders;
+use crate::order::{GoneCollections, Orders};
 use crate::segment::Memory;
 use crate::table::{Table, TableSlot};
 use crate::tables::Tables;
 use crate::transactions::{PreparedEntries, is_prepared_entry};
+use sprat_wire::elements::{ELEMENTS, sort_key};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, entry_len};
 use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::once::COMPLETIONS;
-use sprat_wire::tablet::{Tablet, hash};
+use sprat_wire::tablet::{Tablet, hash, position};
 use sprat_wire::transaction::PREPARED;
 use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
@@ -138,6 +139,7 @@ pub struct Log {
     pub(crate) prepared: PreparedEntries,
     pub(crate) expiry: Expiry,
     pub(crate) orders: Orders,
+    pub(crate) gone_collections: GoneCollections,
     /// See [`Log::fields_changed_at`].
     pub(crate) fields_changed_at: u64,
     pub(crate) evictions: Evictions,
@@ -203,6 +205,7 @@ impl Log {
             prepared: PreparedEntries::default(),
             expiry: Expiry::default(),
             orders: Orders::default(),
+            gone_collections: GoneCollections::default(),
             fields_changed_at: 0,
             evictions: Evictions::default(),
             tombstone_table: None,
@@ -237,6 +240,12 @@ impl Log {
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
         hash(self.config.seed, table, key)
+    }
+
+    /// Returns the [position] of a key in its table, under the seed of this log.
+    #[must_use]
+    pub fn position_of(&self, table: u32, key: &[u8]) -> u64 {
+        position(self.config.seed, table, key)
     }
 
     /// Prefetches the memory that [`Log::find`] looks at first: call it as soon as the hash is
@@ -341,8 +350,8 @@ impl Log {
 
     /// Writes an object of another log, given by its entry there, with its version. Writes nothing
     /// if this log has the same or a later version of the key, or if the object is in a table of
-    /// prepared entries and is not one. Returns whether the object was written. Later writes of the
-    /// key get higher versions.
+    /// prepared entries or of elements and is none. Returns whether the object was written. Later
+    /// writes of the key get higher versions.
     ///
     /// # Errors
     /// [`Full`] when memory or the disk has no room for the entry, perhaps only until more of the
@@ -353,7 +362,8 @@ impl Log {
     pub fn adopt(&mut self, entry: &Entry<'_>) -> Result<bool, Full> {
         let Entry { table, key, value, value_type, version, expires, .. } = *entry;
         let known = self.find(table, key).map(|known| self.entry(known).version);
-        let is_nothing = table & PREPARED != 0 && !is_prepared_entry(table, key, value);
+        let is_nothing = table & PREPARED != 0 && !is_prepared_entry(table, key, value)
+            || table & ELEMENTS != 0 && sort_key(key, value).is_none();
         if is_nothing || known.is_some_and(|known| known >= version) {
             return Ok(false);
         }
@@ -424,6 +434,7 @@ impl Log {
         entry.encode(&mut self.memory.bytes[address..address + len]);
         match known {
             Some((place, old)) => {
+                self.note_gone(old.address, Some(&entry));
                 self.expiry.remove(self.memory.entry(old.address).expires, hash);
                 let moved = self.order_replacing(hash, old.address, address);
                 self.table.set(place, hash, address);
@@ -537,11 +548,11 @@ impl Log {
     /// must not be used again while [`Log::is_dropped`] returns true. In a log that may be restored
     /// from disk it must never be used again.
     pub fn drop_table(&mut self, table: u32) {
-        for id in [table, table | COMPLETIONS, table | PREPARED] {
+        for id in ids_of(table) {
             self.tables.drop_table(id);
+            self.orders.forget(id);
         }
         self.prepared.drop_tablet(Tablet::whole(table));
-        self.orders.forget(table);
         self.cleaner.purge_from_start();
     }
 
@@ -549,21 +560,20 @@ impl Log {
     /// may be written with this id.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
-        [table, table | COMPLETIONS, table | PREPARED]
-            .into_iter()
-            .any(|id| self.tables.is_dropped(id))
+        ids_of(table).into_iter().any(|id| self.tables.is_dropped(id))
     }
 
-    /// Drops the objects and prepared entries of a tablet, as [`drop_table`](Self::drop_table)
-    /// drops those of a whole table. Completions stay unless the tablet is the whole table, because
-    /// the log does not know to which tablet they belong. Objects that are not freed yet are still
-    /// found: callers must not look for them.
+    /// Drops the objects, prepared entries and elements of a tablet, as
+    /// [`drop_table`](Self::drop_table) drops those of a whole table. Completions stay unless the
+    /// tablet is the whole table, because the log does not know to which tablet they belong.
+    /// Objects that are not freed yet are still found: callers must not look for them.
     pub fn drop_tablet(&mut self, tablet: Tablet) {
         if tablet.range.is_all() {
             return self.drop_table(tablet.table);
         }
         self.tables.drop_tablet(tablet);
         self.tables.drop_tablet(Tablet { table: tablet.table | PREPARED, ..tablet });
+        self.tables.drop_tablet(Tablet { table: tablet.table | ELEMENTS, ..tablet });
         self.prepared.drop_tablet(tablet);
         self.cleaner.purge_from_start();
     }
@@ -629,6 +639,11 @@ impl Log {
         let old = self.lookup(hash, table, key).map_or(0, |(_, old)| old.len);
         if len <= old || taken + len - old <= self.capacity() { Ok(()) } else { Err(Full::Memory) }
     }
+}
+
+/// Returns the ids that a table's entries have in the log.
+fn ids_of(table: u32) -> [u32; 4] {
+    [table, table | COMPLETIONS, table | PREPARED, table | ELEMENTS]
 }
 
 /// Hash of the entry at `address`.

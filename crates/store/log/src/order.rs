@@ -6,17 +6,21 @@
 //! table. A table that has objects when an order is named is walked through in steps
 //! ([`Log::order_step`]), as its owner finds time.
 
+mod elements;
 mod tree;
 
 use crate::log::{Log, Ref, hash_at};
 use crate::segment::Memory;
 use crate::table::Table;
+use sprat_wire::elements::{ELEMENTS, sort_key};
 use sprat_wire::entry::Entry;
 use sprat_wire::index::{IndexDefinition, MAX_INDEXES, OrderStats, SortOrder};
 use sprat_wire::order::KeyRange;
 use sprat_wire::transaction::TransactionAction;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+
+pub(crate) use elements::GoneCollections;
 
 use tree::Tree;
 
@@ -37,12 +41,22 @@ type OrderSet = u32;
 
 const _: () = assert!(MAX_INDEXES < OrderSet::BITS as usize, "the keys' order and the indexes");
 
+/// What the keys of an order are.
+#[derive(Clone, Debug)]
+enum Sorting {
+    /// The objects' own keys.
+    Own,
+    /// Those that an index finds in the objects' values.
+    Index(IndexDefinition),
+    /// Those of the elements of [collections](sprat_wire::elements).
+    Elements,
+}
+
 /// The keys of a table's objects in order.
 #[derive(Debug)]
 struct Order {
     index: u32,
-    /// What the index finds in a value; `None`: this is the order of the objects' own keys.
-    definition: Option<IndexDefinition>,
+    sorting: Sorting,
     tree: Tree,
     /// Own keys of the objects that came when another object of the table had the same hash. Those
     /// that have a key in this order are not in the tree.
@@ -91,31 +105,41 @@ impl<'a> Objects<'a> {
     fn key_in_tree(
         &self,
         hash: u64,
-        definition: Option<&IndexDefinition>,
+        sorting: &Sorting,
         twins: &BTreeSet<Box<[u8]>>,
     ) -> Cow<'a, [u8]> {
         let entry = self.memory.entry(self.in_tree(hash, twins).address);
-        key_in_order(definition, entry.key, entry.value).expect("it was put in order")
+        sorting.key_of(entry.key, entry.value).expect("it was put in order")
     }
 }
 
-/// Returns the key of an object in an order: its own key, or the key of an index; `None` if the
-/// index finds nothing in its value.
-fn key_in_order<'a>(
-    definition: Option<&IndexDefinition>,
-    key: &'a [u8],
-    value: &[u8],
-) -> Option<Cow<'a, [u8]>> {
-    match definition {
-        None => Some(Cow::Borrowed(key)),
-        Some(definition) => definition.key_of(key, value).map(Cow::Owned),
+impl Sorting {
+    /// Returns the key of an object; `None` if it has none: if the index finds nothing in its
+    /// value.
+    fn key_of<'a>(&self, key: &'a [u8], value: &[u8]) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Self::Own => Some(Cow::Borrowed(key)),
+            Self::Index(definition) => definition.key_of(key, value).map(Cow::Owned),
+            Self::Elements => sort_key(key, value),
+        }
     }
 }
 
 impl Order {
+    fn new(index: u32, sorting: Sorting, is_empty: bool) -> Self {
+        Self {
+            index,
+            sorting,
+            tree: Tree::default(),
+            twins: BTreeSet::new(),
+            without_key: 0,
+            walked: (!is_empty).then_some(0),
+        }
+    }
+
     /// Returns the key of an object in this order.
     fn key_of<'a>(&self, entry: &Entry<'a>) -> Option<Cow<'a, [u8]>> {
-        key_in_order(self.definition.as_ref(), entry.key, entry.value)
+        self.sorting.key_of(entry.key, entry.value)
     }
 
     /// Returns whether the walk has passed the objects with this hash.
@@ -142,8 +166,8 @@ impl Order {
             None => self.without_key += 1,
             Some(_) if self.twins.contains(entry.key) => {}
             Some(key) => {
-                let Self { definition, tree, twins, .. } = self;
-                let key_of = |hash| objects.key_in_tree(hash, definition.as_ref(), twins);
+                let Self { sorting, tree, twins, .. } = self;
+                let key_of = |hash| objects.key_in_tree(hash, sorting, twins);
                 tree.insert(&key, hash, &key_of);
             }
         }
@@ -154,8 +178,8 @@ impl Order {
             None => self.without_key -= 1,
             Some(_) if self.twins.contains(entry.key) => {}
             Some(key) => {
-                let Self { definition, tree, twins, .. } = self;
-                let key_of = |hash| objects.key_in_tree(hash, definition.as_ref(), twins);
+                let Self { sorting, tree, twins, .. } = self;
+                let key_of = |hash| objects.key_in_tree(hash, sorting, twins);
                 assert!(tree.remove(&key, &key_of), "every key is in the order");
             }
         }
@@ -163,27 +187,22 @@ impl Order {
 }
 
 impl Log {
-    /// Names the orders to keep. All others are forgotten.
+    /// Names the orders to keep. All others are forgotten, except those of the elements of
+    /// collections, which the log always keeps.
     ///
     /// # Panics
     /// When a table has more than [`MAX_INDEXES`] indexes besides the order of its keys.
     pub fn set_orders(&mut self, orders: &[SortOrder]) {
         let named: BTreeSet<_> = orders.iter().map(|order| (order.table, order.index)).collect();
         for (&table, kept) in &mut self.orders.tables {
-            kept.retain(|order| named.contains(&(table, order.index)));
+            kept.retain(|order| table & ELEMENTS != 0 || named.contains(&(table, order.index)));
         }
         for SortOrder { table, index, definition } in orders {
+            let is_empty = self.tables.stats(*table).objects == 0;
             let kept = self.orders.tables.entry(*table).or_default();
             if kept.iter().all(|order| order.index != *index) {
-                let is_empty = self.tables.stats(*table).objects == 0;
-                kept.push(Order {
-                    index: *index,
-                    definition: definition.clone(),
-                    tree: Tree::default(),
-                    twins: BTreeSet::new(),
-                    without_key: 0,
-                    walked: (!is_empty).then_some(0),
-                });
+                let sorting = definition.clone().map_or(Sorting::Own, Sorting::Index);
+                kept.push(Order::new(*index, sorting, is_empty));
                 assert!(kept.len() <= 1 + MAX_INDEXES);
             }
         }
@@ -280,9 +299,9 @@ impl Log {
         let KeyRange { from, to, descending } = *range;
         let objects = self.objects(table);
         let begin = if descending { to } else { from };
-        let (definition, twins) = (order.definition.as_ref(), &order.twins);
-        let key_of = |hash| objects.key_in_tree(hash, definition, twins);
-        let hashes = self.prefetched(order.tree.scan(begin, descending, &key_of));
+        let (sorting, twins) = (&order.sorting, &order.twins);
+        let key_of = |hash| objects.key_in_tree(hash, sorting, twins);
+        let hashes = self.prefetched(order.tree.scan(begin, descending, 0, &key_of));
         let mut tree = hashes.map(|hash| objects.in_tree(hash, twins)).peekable();
         let key = |found: &Ref| {
             let entry = self.memory.entry(found.address);
@@ -338,24 +357,24 @@ impl Log {
     /// `None`: that may be anywhere.
     #[must_use]
     pub fn locked_in_order(&self, table: u32, index: u32) -> Option<Vec<(u64, Cow<'_, [u8]>)>> {
-        let definition = self.orders.find(table, index)?.definition.as_ref();
+        let sorting = &self.orders.find(table, index)?.sorting;
         let mut keys = Vec::new();
         for (position, key, action) in self.locked(table) {
             let object = self.find(table, key).map(|found| self.memory.entry(found.address));
-            match (definition, object) {
-                (None, _) => keys.push((position, Cow::Borrowed(key))),
+            match (sorting, object) {
+                (Sorting::Own, _) => keys.push((position, Cow::Borrowed(key))),
                 // Where the object was that expired while the log was restored is not known.
-                (Some(_), None) if self.has_time_record(table) => return None,
-                (Some(_), object) => {
+                (_, None) if self.has_time_record(table) => return None,
+                (_, object) => {
                     let before = object.map(|object| object.value);
                     let after = match action {
                         TransactionAction::Write(value, _) => Some(value),
                         TransactionAction::Check | TransactionAction::Remove => None,
                     };
                     let values = before.into_iter().chain(after);
-                    keys.extend(values.filter_map(|value| {
-                        Some((position, key_in_order(definition, key, value)?))
-                    }));
+                    keys.extend(
+                        values.filter_map(|value| Some((position, sorting.key_of(key, value)?))),
+                    );
                 }
             }
         }
@@ -365,6 +384,7 @@ impl Log {
     /// Records that an object was added to the hash table.
     #[inline]
     pub(crate) fn order_added(&mut self, table: u32, hash: u64, address: usize) {
+        self.order_elements(table);
         let Self { orders, memory, table: hash_table, config, .. } = self;
         for order in orders.passed(table, hash) {
             let objects = Objects { table, memory, hash_table, seed: config.seed };
@@ -384,7 +404,7 @@ impl Log {
         let (old, new) = (memory.entry(old), memory.entry(new));
         let table = new.table;
         for (at, order) in orders.tables.get_mut(&table).into_iter().flatten().enumerate() {
-            if order.definition.is_some()
+            if !matches!(order.sorting, Sorting::Own)
                 && order.has_passed(hash)
                 && order.key_of(&old) != order.key_of(&new)
             {
@@ -417,6 +437,7 @@ impl Log {
     /// Records that the object at an address is about to be removed from the hash table.
     #[inline]
     pub(crate) fn order_removed(&mut self, hash: u64, address: usize) {
+        self.note_gone(address, None);
         let Self { orders, memory, table: hash_table, tables, config, .. } = self;
         if orders.tables.is_empty() {
             return;
@@ -442,9 +463,9 @@ impl Log {
             let of_table = of_table.filter(|&&at| self.memory.entry(at).table == table);
             let of_table: Vec<usize> = of_table.copied().collect();
             for order in orders {
-                let (definition, twins) = (order.definition.as_ref(), &order.twins);
+                let (sorting, twins) = (&order.sorting, &order.twins);
                 let objects = self.objects(table);
-                order.tree.check(&|hash| objects.key_in_tree(hash, definition, twins));
+                order.tree.check(&|hash| objects.key_in_tree(hash, sorting, twins));
                 let hash = |at: usize| hash_at(&self.memory, self.config.seed, at);
                 let walked = of_table.iter().filter(|&&at| order.has_passed(hash(at)));
                 let entries = walked.map(|&at| self.memory.entry(at));

@@ -12,6 +12,7 @@ use crate::log::{Appender, Log};
 use crate::segment::NoRoom;
 use crate::table::Table;
 use crate::transactions::is_prepared_entry;
+use sprat_wire::elements::{ELEMENTS, sort_key};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
 use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::once::{COMPLETIONS, Completion};
@@ -182,6 +183,8 @@ impl Restore {
             return Err(RestoreError::Unexpected(missing.id));
         }
         log.tombstone_table = None;
+        let tables: Vec<u32> = log.tables.all().map(|(table, _)| table).collect();
+        tables.into_iter().for_each(|table| log.order_elements(table));
         log.position += log.config.segment_bytes as u64;
         log.memory.next_id = log.memory.next_id.max(highest_id + 1);
         let opened = log.open_head(Appender::Cleaner).is_ok()
@@ -203,7 +206,8 @@ impl Restore {
         let is_completion = Completion::of(entry).is_some();
         let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion
             || entry.table & PREPARED != 0
-                && !is_prepared_entry(entry.table, entry.key, entry.value);
+                && !is_prepared_entry(entry.table, entry.key, entry.value)
+            || entry.table & ELEMENTS != 0 && sort_key(entry.key, entry.value).is_none();
         if !exists && table_of(entry.table) == entry.table {
             // Bounded by the number of table ids that the coordinator assigned.
             *self.left_out.entry(entry.table).or_default() += 1;

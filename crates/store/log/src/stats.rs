@@ -6,6 +6,7 @@ use crate::log::{Log, hash_at};
 use crate::tables::TableStats;
 use crate::{Durability, Role};
 use sprat_wire::SEGLET_BYTES;
+use sprat_wire::elements::ELEMENTS;
 use sprat_wire::entry::Kind;
 use sprat_wire::expiry::NEVER;
 use sprat_wire::once::COMPLETIONS;
@@ -25,6 +26,8 @@ pub struct Stats {
     pub completions: u64,
     /// Prepared entries of transactions.
     pub prepared: u64,
+    /// Elements of collections, and owner records.
+    pub elements: u64,
     /// Objects that expire.
     pub expiring: u64,
     /// Clients whose completions are kept.
@@ -68,8 +71,10 @@ impl Log {
             tables.map(|(_, stats)| stats.objects).sum()
         };
         let (completions, prepared) = (with(COMPLETIONS), with(PREPARED));
+        let elements = with(ELEMENTS);
         Stats {
-            objects: self.table.len() as u64 - completions - prepared,
+            objects: self.table.len() as u64 - completions - prepared - elements,
+            elements,
             completions,
             prepared,
             expiring: self.expiry.all().len() as u64,
@@ -93,17 +98,19 @@ impl Log {
         }
     }
 
-    /// Returns the ids of the tables that have objects here, or that have completions or prepared
-    /// entries here of operations on them.
+    /// Returns the ids of the tables that have objects here, or that have completions, prepared
+    /// entries or elements here.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
         let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
         full.map(|(id, _)| table_of(id)).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Returns the number and the bytes of a table's objects; zero if the table was dropped.
+    /// Returns the number and the bytes of a table's objects; zero if the table was dropped. The
+    /// elements of collections are counted in the bytes alone.
     #[must_use]
     pub fn table_stats(&self, table: u32) -> TableStats {
-        self.tables.stats(table)
+        let TableStats { objects, bytes } = self.tables.stats(table);
+        TableStats { objects, bytes: bytes + self.tables.stats(table | ELEMENTS).bytes }
     }
 
     /// Continues a sweep that gives memory back to the kernel: huge pages of which nothing was used

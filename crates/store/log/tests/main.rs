@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod common;
+mod elements;
 mod evict;
 mod expiry;
 mod group;

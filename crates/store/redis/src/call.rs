@@ -199,10 +199,28 @@ impl<'a> Call<'a> {
         len: usize,
         change: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        self.in_group_of(len, false, change)
+    }
+
+    /// Removes objects, which count together or not at all, with at most `len` bytes in the log.
+    pub(crate) fn remove_together(
+        &mut self,
+        len: usize,
+        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.in_group_of(len, true, change)
+    }
+
+    fn in_group_of(
+        &mut self,
+        len: usize,
+        only_removes: bool,
+        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         if self.in_group {
             return change(self);
         }
-        self.objects.begin(len, false)?;
+        self.objects.begin(len, only_removes)?;
         let done = change(self);
         self.objects.end();
         done

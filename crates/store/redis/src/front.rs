@@ -6,6 +6,7 @@ use crate::commands;
 use crate::connection::{Connection, Pause, Unfinished};
 use crate::objects::{Objects, Unready};
 use crate::session::{Server, Session, TableRequest, TableRequests};
+use crate::sweep::Swept;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -78,6 +79,12 @@ const EVENTS: usize = 128;
 /// times as long; the server's own clients would wait for the system call.
 const EVENT_INTERVAL: Duration = Duration::from_micros(4);
 
+/// How often it is looked whether collections are gone.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Pause after their elements could not be removed.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
 /// Pause before a command is executed again for which the server was not ready.
 const RETRY: Duration = Duration::from_micros(500);
 
@@ -114,6 +121,7 @@ pub struct Front {
     next_id: u64,
     events_at: Nanos,
     stalls_at: Nanos,
+    sweep_at: Nanos,
     /// Until when no connection is accepted.
     pause: Option<Nanos>,
     warn_at: Nanos,
@@ -154,6 +162,7 @@ impl Front {
             next_id: 1,
             events_at: Nanos(0),
             stalls_at: Nanos(0),
+            sweep_at: Nanos(0),
             pause: None,
             warn_at: Nanos(0),
             drains: false,
@@ -179,7 +188,7 @@ impl Front {
         let later = self.later.iter().map(|(again, _)| *again);
         let stalls = (self.server.connections > 0).then_some(self.stalls_at);
         let ready = (!self.ready.is_empty()).then_some(Nanos(0));
-        later.chain(stalls).chain(self.pause).chain(ready).min()
+        later.chain(stalls).chain(self.pause).chain(ready).chain([self.sweep_at]).min()
     }
 
     /// Answers a request for the table of a database. A database that was to become empty may have
@@ -227,7 +236,24 @@ impl Front {
             self.stalls_at = now + STALL_INTERVAL;
             self.end_stalls(now);
         }
+        if now >= self.sweep_at {
+            worked |= self.sweep(now, objects);
+        }
         worked
+    }
+
+    /// Removes some elements of collections that are gone; returns whether there were any.
+    fn sweep(&mut self, now: Nanos, objects: &mut dyn Objects) -> bool {
+        let Server { sweep, tables, .. } = &mut self.server;
+        let swept = sweep.step(tables, objects);
+        // No client waits for it.
+        objects.take_position();
+        self.sweep_at = match swept {
+            Swept::Worked => now,
+            Swept::Later => now + SWEEP_PAUSE,
+            Swept::Nothing => now + SWEEP_INTERVAL,
+        };
+        swept == Swept::Worked
     }
 
     /// Sends the replies that need not wait, given the log position up to which clients may learn

@@ -9,10 +9,13 @@
 //! - `front`: connections, and which of them has its turn.
 //! - `connection`: what one connection receives and sends.
 //! - `commands`: the commands. `call`: what a command may use.
+//! - `collections`: hashes and their elements. `sweep`: removes the elements of those that are
+//!   gone.
 //! - `channels`: subscriptions, and the messages to subscribers.
 
 mod call;
 mod channels;
+mod collections;
 mod commands;
 mod connection;
 mod extended;
@@ -20,8 +23,10 @@ mod front;
 mod glob;
 mod objects;
 mod session;
+mod sweep;
 
 pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
+pub use collections::MAX_COPIED;
 pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS};
 pub use objects::{Access, Objects, Unready};
 pub use session::{DATABASES, TableRequest, TableRequests};

@@ -1,8 +1,10 @@
 //! What the commands need of the server: its objects.
 
 use sprat_log::Content;
+use sprat_wire::elements::{CollectionId, CollectionKind, OwnerKey};
 use sprat_wire::entry::Entry;
 use sprat_wire::expiry::Time;
+use sprat_wire::order::KeyRange;
 
 /// Why a command cannot be executed now.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,7 +33,8 @@ pub enum Access {
 /// reply must wait until [`durable`](Self::durable) has reached what
 /// [`take_position`](Self::take_position) returns after the command.
 pub trait Objects {
-    /// Finds an object. An object that has expired is not found.
+    /// Finds an object. An object that has expired is not found. The elements of a collection whose
+    /// head is found can be counted and visited.
     ///
     /// # Errors
     /// [`Unready`] when the server may not answer for this object now.
@@ -64,6 +67,60 @@ pub trait Objects {
 
     /// Ends the group that was begun.
     fn end(&mut self);
+
+    /// Returns the id of a new collection whose head will have this key, which was looked for, to
+    /// [change](Access::Change) it.
+    ///
+    /// # Errors
+    /// [`Unready`] when the server cannot tell yet, or when there are no more ids.
+    fn new_collection(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        kind: CollectionKind,
+    ) -> Result<CollectionId, Unready>;
+
+    /// Finds an element of a collection of this table whose head was found, or an owner record,
+    /// given its key.
+    fn find_element(&mut self, table: u32, key: &[u8]) -> Option<Entry<'_>>;
+
+    /// Writes an element of a collection whose head was looked for, to [change](Access::Change) it.
+    ///
+    /// # Errors
+    /// [`Unready`] when the element cannot be written now; nothing is changed.
+    fn put_element(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<(), Unready>;
+
+    /// Removes an element that was found.
+    ///
+    /// # Errors
+    /// [`Unready`] when the element cannot be removed now; nothing is changed.
+    fn remove_element(&mut self, table: u32, key: &[u8]) -> Result<(), Unready>;
+
+    /// Returns the number of elements with [keys](sprat_wire::elements::sort_key) in a range, of
+    /// collections whose heads were found.
+    fn count_elements(&mut self, table: u32, range: &KeyRange<'_>) -> usize;
+
+    /// Passes elements with keys in a range to `visit`, in order. `skip_and_limit` are the number
+    /// of those that are left out first, and the largest number of the others.
+    fn visit_elements(
+        &mut self,
+        table: u32,
+        range: &KeyRange<'_>,
+        skip_and_limit: (usize, usize),
+        visit: &mut dyn FnMut(&Entry<'_>),
+    );
+
+    /// Returns whether the elements of a table's collections can be counted and visited. After a
+    /// restart that takes a while.
+    fn has_elements(&self, table: u32) -> bool;
+
+    /// Returns the table and the owner record of a collection whose head was removed or replaced.
+    /// The head may have another key now.
+    fn take_gone_collection(&mut self) -> Option<(u32, OwnerKey)>;
+
+    /// Returns whether some of these were forgotten since the last call, because there were too
+    /// many.
+    fn forgot_gone_collections(&mut self) -> bool;
 
     /// Appends about `limit` keys of the objects in a table whose positions are above `after` (any,
     /// for `None`). Returns the position up to which that is all; `None` at the end. The keys of

@@ -1,9 +1,11 @@
 //! What the server knows of a connection, and of all connections.
 
 use crate::channels::{Channels, Subscriptions};
+use crate::collections::{Changes, Cursors};
+use crate::sweep::Sweep;
 use sprat_chance::Chance;
 use sprat_resp::{CommandList, Protocol};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -39,6 +41,8 @@ pub(crate) struct Watched {
     pub(crate) table: u32,
     /// The version of the key's object; `None` if there was none.
     pub(crate) version: Option<u64>,
+    /// How many changes of collections there had been.
+    pub(crate) changes: u64,
 }
 
 /// Bytes of memory for a watched key, besides those of the key.
@@ -148,7 +152,10 @@ pub(crate) struct Server {
     pub(crate) commands: u64,
     pub(crate) errors: u64,
     pub(crate) channels: Channels,
-    /// For `RANDOMKEY`.
+    pub(crate) changes: Changes,
+    pub(crate) cursors: Cursors,
+    pub(crate) sweep: Sweep,
+    /// For `RANDOMKEY` and the like.
     random: Chance,
 }
 
@@ -172,6 +179,9 @@ impl Server {
             commands: 0,
             errors: 0,
             channels: Channels::default(),
+            changes: Changes::default(),
+            cursors: Cursors::default(),
+            sweep: Sweep::default(),
             random: Chance::new(seed),
         }
     }
@@ -190,6 +200,25 @@ impl Server {
     /// Returns a random number.
     pub(crate) fn random(&mut self) -> u64 {
         self.random.draw()
+    }
+
+    /// Returns a random number below `end`, which is not zero.
+    pub(crate) fn random_below(&mut self, end: usize) -> usize {
+        let end = end as u64;
+        usize::try_from(self.random.draw() % end).expect("below a usize")
+    }
+
+    /// Returns `count` random numbers below `end`, all of them different.
+    pub(crate) fn random_distinct(&mut self, count: usize, end: usize) -> Vec<usize> {
+        // Floyd's sampling (Bentley and Floyd, *A Sample of Brilliance*, CACM 1987).
+        let mut chosen = BTreeSet::new();
+        for last in end - count..end {
+            let drawn = self.random_below(last + 1);
+            if !chosen.insert(drawn) {
+                chosen.insert(last);
+            }
+        }
+        chosen.into_iter().collect()
     }
 
     /// Requests the table of a database, once.
@@ -228,6 +257,7 @@ impl Server {
         // The table of an earlier request is being replaced.
         if !state.is_cleared {
             self.tables[database] = table;
+            table.into_iter().for_each(|table| self.sweep.visit(table));
         }
     }
 }

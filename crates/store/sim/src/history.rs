@@ -114,7 +114,7 @@ impl Value {
             (ValueType::Bytes, Ok(number)) => return Some(Self::Number(number)),
             (ValueType::Integer, Ok(number)) => return Some(Self::Sum(number)),
             (ValueType::Bytes, Err(_)) => {}
-            (ValueType::Integer | ValueType::Double, _) => return None,
+            (ValueType::Integer | ValueType::Double | ValueType::Collection, _) => return None,
         }
         let id = u64::from_le_bytes(*bytes.first_chunk()?);
         let text = Self::Text { id, len: u32::try_from(bytes.len()).ok()? };

@@ -11,6 +11,7 @@ use sprat_store::master::{Command, Master, MasterAssignment, Outbox, RecoveryRes
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replication::BackupServer;
 use sprat_store::restart::{LogTables, OpenedLog, configure, open};
+use sprat_wire::elements::{CollectionId, CollectionKind};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -479,6 +480,51 @@ fn prepared_operations_move_with_their_tablet() {
         let read = world.ask(1, &Request::Read { table: TABLE, key }, None, |_| {});
         assert_eq!((read.0, &read.2[..]), (Status::Ok, &b"new"[..]));
     }
+}
+
+/// Elements of collections lie at the first position of a place. Half of the table moves, while
+/// some elements are written.
+#[test]
+fn elements_of_collections_move_with_their_tablet() {
+    let mut world = World::new();
+    let [lower, upper] =
+        [0, 1].map(|half| Tablet { table: TABLE, range: Range::ALL.parts(2)[half] });
+    world.assign([vec![lower, upper], Vec::new()], &[]);
+    let element = |place: u64, name: u64| {
+        let id = CollectionId::new(CollectionKind::Hash, place << 48, 0).expect("a small number");
+        id.element(&name.to_le_bytes())
+    };
+    let put = |world: &mut World, place: u64, name: u64| {
+        let (key, value) = (element(place, name), &[7; VALUE][..]);
+        let (table, value_type, version, ttl) = (TABLE, None, 1, None);
+        let restore = Request::Restore { table, key: &key, value, value_type, version, ttl };
+        world.ask(0, &restore, None, |_| {}).0
+    };
+    for name in 0..300 {
+        for place in [0, 0x7fff, 0x8000] {
+            assert_eq!(put(&mut world, place, name), Status::Ok);
+        }
+    }
+    let order = MoveOrder { id: 3, tablet: lower, from: 1, to: 2 };
+    world.assign([vec![lower, upper], Vec::new()], &[order]);
+    for name in 300..320 {
+        assert_eq!(put(&mut world, 0x7fff, name), Status::Ok);
+    }
+    let (mut result, mut is_over) = (None, false);
+    for _ in 0..MANY_TURNS {
+        world.turn();
+        Client::coordinate(&mut world, &mut result, &mut is_over, order);
+        if is_over {
+            break;
+        }
+    }
+    assert!(is_over, "{}", world.describe(1));
+    let (status, _, counters) = world.ask(1, &Request::ServerStats, None, |_| {});
+    assert_eq!(status, Status::Ok);
+    let name = b"collection_elements";
+    let at = counters.windows(name.len()).position(|part| part == name).expect("a counter");
+    let count = counters[at + name.len()..].first_chunk().expect("a number");
+    assert_eq!(u64::from_le_bytes(*count), 300 + 320);
 }
 
 /// Objects are evicted at the old server that the new one has got already. A client that found them

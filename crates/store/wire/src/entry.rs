@@ -5,7 +5,7 @@
 //! | crc32c | table | version  | key_len | kind | key ... | expires 6 | value ... |
 //! ```
 //! The CRC covers all bytes of the entry after the CRC. `kind` holds, from its lowest bit on, 21
-//! bits of value length (for a counter, its [type](crate::value)), 2 of [`Kind`], and
+//! bits of value length (or another [type](crate::value) than bytes), 2 of [`Kind`], and
 //! [`Entry::successor`]. `expires` is there only if the object [expires](crate::expiry); then the
 //! bits of the kind are zero. Programs that are older than expiry refuse such an entry. Entries are
 //! not aligned: with objects of 130 B, each byte of padding would be 0.6 % of the memory.
@@ -30,7 +30,7 @@ const EXPIRING: u32 = 0;
 /// successor bit.
 const LENGTH_BITS: u32 = 21;
 const SUCCESSOR_BIT: u32 = 23;
-const _: () = assert!(MAX_VALUE + 2 < 1 << LENGTH_BITS);
+const _: () = assert!(MAX_VALUE + 3 < 1 << LENGTH_BITS);
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -272,6 +272,7 @@ impl IndexDefinition {
                 let number = f64::from_le_bytes(bytes.try_into().ok()?);
                 (!number.is_nan()).then(|| number.into())
             }
+            ValueType::Collection => None,
         }
     }
 

@@ -5,6 +5,7 @@
 //!   the certificates that a cluster's root issues to them.
 //! - [`op`]: the requests to coordinators, masters and backups, and their answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
+//! - [`elements`]: collections, and their elements in the log.
 //! - [`expiry`]: after how long objects cease to exist by themselves.
 //! - [`order`]: ranges of the keys of an ordered table, or of an index; [`index`]: what an index
 //!   finds in values.
@@ -20,6 +21,7 @@
 
 pub mod certificate;
 pub mod channel;
+pub mod elements;
 pub mod entry;
 pub mod expiry;
 pub mod frame;

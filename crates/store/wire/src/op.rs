@@ -36,11 +36,12 @@ pub use records::{
 pub use select::{MAX_SELECTED, Selection};
 pub use watching::{FEED_IDLE, WATCH_WAIT, WatchCursor, WatchHead, WatchPage};
 
+use crate::elements::{self, ELEMENTS};
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::once::OPERATION_ID_BYTES;
 use crate::order::RangeQuery;
 use crate::tablet::{self, MAX_TABLETS};
-use crate::transaction::{Decision, PREPARED, Plan, TransactionAction};
+use crate::transaction::{Decision, Plan, TransactionAction};
 use crate::value::ValueType;
 use crate::{MAX_TABLE_NAME, MAX_VERSION};
 use thiserror::Error;
@@ -237,10 +238,11 @@ pub enum Request<'a> {
         table: u32,
         /// Key.
         key: &'a [u8],
-        /// Value; 8 bytes for a counter.
+        /// Value; 8 bytes for a counter or a collection.
         value: &'a [u8],
-        /// The value's type.
-        value_type: ValueType,
+        /// The value's type; `None` for an [element](crate::elements) of a collection, or the
+        /// record of its owner.
+        value_type: Option<ValueType>,
         /// Version; at most [`MAX_RESTORED_VERSION`].
         version: u64,
         /// After how long the object expires; `None`: never.
@@ -536,9 +538,9 @@ pub enum Malformed {
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
-    /// A table id with [the bit](crate::once::COMPLETIONS) of a table of completions, or
-    /// [that](PREPARED) of a table of prepared entries.
-    #[error("table id {0} is over the limit of {max}", max = PREPARED - 1)]
+    /// A table id with the bit of a table of [completions](crate::once::COMPLETIONS), of
+    /// [prepared entries](crate::transaction::PREPARED) or of [elements](ELEMENTS).
+    #[error("table id {0} is over the limit of {max}", max = ELEMENTS - 1)]
     Table(u32),
     /// A plan of an operation of a transaction that is not valid.
     #[error("the plan of a transaction's operation is invalid, or over a limit")]
@@ -639,6 +641,7 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
         match (self, self.object()) {
+            (Self::Restore { key, value_type: None, .. }, _) => elements::position(key),
             (_, Some((table, key))) => tablet::position(seed, table, key),
             (
                 Self::Decide { position, .. }

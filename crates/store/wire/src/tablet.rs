@@ -4,6 +4,7 @@
 //! order of scans. A tablet is a range of positions. The hash is seeded with the cluster's id, so
 //! that outsiders cannot choose keys that all fall into one tablet.
 
+use crate::elements::{self, ELEMENTS};
 use crate::once::COMPLETIONS;
 use crate::transaction::{PREPARED, parse_prepared_key};
 use std::fmt;
@@ -13,11 +14,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub const MAX_TABLETS: usize = 1024;
 
 /// Returns the table to which entries of the table `id` belong: `id` itself, unless it is that of
-/// the table's [completions](COMPLETIONS) or of its [prepared entries](PREPARED).
+/// the table's [completions](COMPLETIONS), of its [prepared entries](PREPARED) or of the
+/// [elements](ELEMENTS) of its collections.
 #[inline]
 #[must_use]
 pub fn table_of(id: u32) -> u32 {
-    id & !(COMPLETIONS | PREPARED)
+    id & !(COMPLETIONS | PREPARED | ELEMENTS)
 }
 
 /// Returns the hash of a table's key under a seed. A prepared entry has the hash of the object that
@@ -34,12 +36,19 @@ pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// Returns a key's position in its table's order: the key's hash with the bits reversed.
+/// Returns a key's position in its table's order: the key's hash with the bits reversed. An element
+/// of a collection has a [position](elements::position) near that of the collection's head.
 #[inline]
 #[must_use]
 pub fn position(seed: u64, table: u32, key: &[u8]) -> u64 {
-    hash(seed, table, key).reverse_bits()
+    match table & ELEMENTS {
+        0 => hash(seed, table, key).reverse_bits(),
+        _ => elements::position(key),
+    }
 }
+
+/// The bits of a position below its place.
+const REST: u64 = u64::MAX >> elements::PLACE_BITS;
 
 /// A range of positions, both ends included.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -68,6 +77,12 @@ impl Range {
         (self.first..=self.last).contains(&position)
     }
 
+    /// Returns whether the range begins and ends between two [places](elements::place).
+    #[must_use]
+    pub fn has_whole_places(self) -> bool {
+        self.first & REST == 0 && self.last & REST == REST
+    }
+
     /// Returns the positions that are in both ranges; `None` if there are none.
     #[must_use]
     pub fn overlap(self, other: Self) -> Option<Self> {
@@ -90,7 +105,8 @@ impl Range {
     }
 
     /// Splits the range into `count` parts that are as equal as possible, or into as many parts as
-    /// it has positions if these are fewer.
+    /// it has positions if these are fewer. Large parts begin at a [place](elements::place), so
+    /// that the elements of a collection are in one of them.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -101,7 +117,9 @@ impl Range {
         let count = u128::from(count).min(positions);
         let edge = |part: u128| {
             let ahead = u64::try_from(positions * part / count).unwrap_or(u64::MAX);
-            self.first.saturating_add(ahead)
+            let edge = self.first.saturating_add(ahead);
+            let is_large = part > 0 && positions / count > u128::from(REST);
+            if is_large { edge & !REST } else { edge }
         };
         let last = |part: u128| if part + 1 == count { self.last } else { edge(part + 1) - 1 };
         (0..count).map(|part| Self { first: edge(part), last: last(part) }).collect()
@@ -112,8 +130,7 @@ impl fmt::Display for Range {
     /// Shows the leading 16 bits of both ends in hexadecimal, such as `0000..3fff` or `c000..ffff`;
     /// all 64 bits if 16 do not determine the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REST: u64 = u64::MAX >> 16;
-        if self.first & REST == 0 && self.last & REST == REST {
+        if self.has_whole_places() {
             write!(f, "{:04x}..{:04x}", self.first >> 48, self.last >> 48)
         } else {
             write!(f, "{:016x}..{:016x}", self.first, self.last)

@@ -1,22 +1,25 @@
-//! The type of an object's value: bytes as a client wrote them, or the sum of increments.
+//! The type of an object's value: bytes as a client wrote them, the sum of increments, or the head
+//! of a collection.
 //!
-//! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. Log
-//! entries and scan records encode the type in the field of the value's length: there a counter has
-//! a length above [`MAX_VALUE`], which no value has. So a type takes no additional byte. Programs
-//! that are older than these types refuse an entry with such a length. If they accepted it, they
-//! could add to the counter as to one of another type.
+//! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. The
+//! head of a [collection](crate::elements) has 8 bytes, too. Log entries and scan records encode
+//! the type in the field of the value's length: there such a value has a length above
+//! [`MAX_VALUE`], which no value has. So a type takes no additional byte. Programs that are older
+//! than these types refuse an entry with such a length. If they accepted it, they could add to the
+//! counter as to one of another type.
 
 use crate::MAX_VALUE;
 use std::fmt;
 use thiserror::Error;
 
-/// Bytes of a number.
+/// Bytes of a number, and of the head of a collection.
 pub const NUMBER_BYTES: usize = 8;
 
-/// The length field of an integer counter, and of a double counter.
+/// The length fields of an integer counter, of a double counter, and of the head of a collection.
 const INTEGER_LENGTH: u32 = (1 << 20) + 1;
 const DOUBLE_LENGTH: u32 = (1 << 20) + 2;
-const _: () = assert!(INTEGER_LENGTH as usize > MAX_VALUE && DOUBLE_LENGTH as usize > MAX_VALUE);
+const COLLECTION_LENGTH: u32 = (1 << 20) + 3;
+const _: () = assert!(INTEGER_LENGTH as usize > MAX_VALUE);
 
 /// The type of an object's value.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -29,6 +32,8 @@ pub enum ValueType {
     Integer = 1,
     /// The sum of double increments, a finite little-endian `f64`.
     Double = 2,
+    /// The head of a collection: its [id](crate::elements::CollectionId).
+    Collection = 3,
 }
 
 impl ValueType {
@@ -47,6 +52,7 @@ impl ValueType {
         match code {
             1 => Self::Integer,
             2 => Self::Double,
+            3 => Self::Collection,
             _ => Self::Bytes,
         }
     }
@@ -54,7 +60,7 @@ impl ValueType {
     /// Returns the length field for a value of this type.
     ///
     /// # Panics
-    /// When the value is over its limit, or a counter does not have [`NUMBER_BYTES`].
+    /// When the value is over its limit, or one of another type does not have [`NUMBER_BYTES`].
     #[inline]
     pub(crate) fn encode_length(self, len: usize) -> u32 {
         assert!(len <= MAX_VALUE && (self == Self::Bytes || len == NUMBER_BYTES));
@@ -62,6 +68,7 @@ impl ValueType {
             Self::Bytes => u32::try_from(len).expect("within the limit"),
             Self::Integer => INTEGER_LENGTH,
             Self::Double => DOUBLE_LENGTH,
+            Self::Collection => COLLECTION_LENGTH,
         }
     }
 
@@ -71,6 +78,7 @@ impl ValueType {
         match length {
             INTEGER_LENGTH => Some((Self::Integer, NUMBER_BYTES)),
             DOUBLE_LENGTH => Some((Self::Double, NUMBER_BYTES)),
+            COLLECTION_LENGTH => Some((Self::Collection, NUMBER_BYTES)),
             _ => usize::try_from(length)
                 .ok()
                 .filter(|&len| len <= MAX_VALUE)
@@ -85,6 +93,7 @@ impl fmt::Display for ValueType {
             Self::Bytes => "bytes",
             Self::Integer => "integer",
             Self::Double => "double",
+            Self::Collection => "collection",
         })
     }
 }
@@ -105,7 +114,7 @@ impl Number {
     pub fn of(value_type: ValueType, value: &[u8]) -> Option<Self> {
         let bytes = value.try_into().ok()?;
         match value_type {
-            ValueType::Bytes => None,
+            ValueType::Bytes | ValueType::Collection => None,
             ValueType::Integer => Some(Self::Integer(i64::from_le_bytes(bytes))),
             ValueType::Double => Some(Self::Double(f64::from_le_bytes(bytes))),
         }
@@ -139,6 +148,7 @@ impl Number {
         let (value_type, value) = present.unwrap_or((ValueType::Bytes, &[0; NUMBER_BYTES]));
         let bytes: [u8; NUMBER_BYTES] = value.try_into().map_err(|_| IncrementError::Length)?;
         match (self, value_type) {
+            (_, ValueType::Collection) => Err(IncrementError::IsCollection),
             (Self::Integer(_), ValueType::Double) => Err(IncrementError::IsDouble),
             (Self::Double(_), ValueType::Integer) => Err(IncrementError::IsInteger),
             (Self::Integer(delta), _) => {
@@ -197,6 +207,9 @@ pub enum IncrementError {
          and look like an integer)"
     )]
     NoDouble = 6,
+    /// The head of a collection is no number.
+    #[error("the object is a collection of a Redis client, which is no number")]
+    IsCollection = 7,
 }
 
 impl IncrementError {
@@ -210,6 +223,7 @@ impl IncrementError {
             4 => Self::Overflow,
             5 => Self::NotFinite,
             6 => Self::NoDouble,
+            7 => Self::IsCollection,
             _ => Self::Unknown,
         }
     }

@@ -1,6 +1,7 @@
 //! Requests and responses survive the wire, and no bytes make the parsers panic.
 
 use proptest::prelude::*;
+use sprat_wire::elements::{CollectionId, CollectionKind, ELEMENTS};
 use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::expiry::{NEVER, TIME_CLIENT, Ttl};
 use sprat_wire::index::{
@@ -19,7 +20,7 @@ use sprat_wire::op::{
 };
 use sprat_wire::order::{KeyRange, RangePage, RangeQuery};
 use sprat_wire::tablet::{Range, Tablet};
-use sprat_wire::transaction::{Decision, PREPARED, Participant, Plan, TransactionAction};
+use sprat_wire::transaction::{Decision, Participant, Plan, TransactionAction};
 use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_KEY, MAX_SEGMENT_ID, MAX_SERVER_ID, MAX_VERSION, SEGMENT_BYTES};
 use std::ops::Bound;
@@ -46,7 +47,7 @@ fn condition() -> impl Strategy<Value = Condition> {
 proptest! {
     #[test]
     fn requests_round_trip(
-        table in 0..PREPARED,
+        table in 0..ELEMENTS,
         number: u64,
         key: Vec<u8>,
         value: Vec<u8>,
@@ -64,6 +65,8 @@ proptest! {
         OperationId::mark_resent(&mut marked);
         prop_assert_eq!(marked, OperationId { resent: true, ..id }.bytes());
         let (key, value, name) = (&key[..], &value[..], &name[..]);
+        let id_of_hash = CollectionId::new(CollectionKind::Hash, number, slot.into());
+        let element = id_of_hash.expect("a small number").element(key);
         let keys =
             KeyRange { from: Bound::Included(key), to: Bound::Unbounded, descending: resent };
         let mut query = Vec::new();
@@ -129,7 +132,7 @@ proptest! {
                 table,
                 key,
                 value,
-                value_type: ValueType::Bytes,
+                value_type: Some(ValueType::Bytes),
                 version,
                 ttl: None,
             },
@@ -137,10 +140,11 @@ proptest! {
                 table,
                 key,
                 value: &number.to_le_bytes(),
-                value_type: ValueType::Double,
+                value_type: Some(ValueType::Double),
                 version,
                 ttl: Some(ttl),
             },
+            Request::Restore { table, key: &element, value, value_type: None, version, ttl: None },
             Request::CopyLog { step: CopyStep::List },
             Request::CopyLog { step: CopyStep::Cut },
             Request::CopyLog { step: CopyStep::Release { cut: number, wanted: &[number.into()] } },

@@ -1,11 +1,14 @@
 //! Commands on keys, whatever their values are.
 
 use crate::call::{Call, ENTRY, Failure, NOT_AN_INTEGER, SYNTAX, Unit, expires, find_in};
+use crate::collections::{collection_of, making_len};
 use crate::glob;
 use crate::objects::{Access, Unready};
 use crate::session::DATABASES;
 use sprat_log::Content;
 use sprat_resp::integer;
+use sprat_wire::elements::{CollectionId, CollectionKind};
+use sprat_wire::entry::Entry;
 use sprat_wire::expiry::{NEVER, Time};
 use std::ops::Range;
 
@@ -42,9 +45,21 @@ pub(super) fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
 
 pub(super) fn type_of(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    let is_there = call.find(key, Access::Read)?.is_some();
-    call.reply.simple(if is_there { "string" } else { "none" });
+    let found = call.find(key, Access::Read)?;
+    let name = found.map_or("none", |entry| type_name(&entry));
+    call.reply.simple(name);
     Ok(())
+}
+
+/// Returns the type of a value, as Redis names it.
+fn type_name(entry: &Entry<'_>) -> &'static str {
+    match collection_of(entry).map(CollectionId::kind) {
+        None => "string",
+        Some(CollectionKind::Hash) => "hash",
+        Some(CollectionKind::List) => "list",
+        Some(CollectionKind::Set) => "set",
+        Some(CollectionKind::SortedSet) => "zset",
+    }
 }
 
 pub(super) fn dbsize(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -215,11 +230,14 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
         return Ok(());
     };
     let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
+    let collection = collection_of(&entry);
     let table = call.table_of(database)?;
     let is_there = find_in(call.objects, (database, table), to, Access::Change)?.is_some();
     let copies = replaces || !is_there;
-    if copies {
-        call.objects.put(table, to, Content { value: &value, value_type, expires })?;
+    match collection {
+        _ if !copies => {}
+        Some(id) => call.copy_collection(id, (table, to), expires, 0, |_| Ok(()))?,
+        None => call.objects.put(table, to, Content { value: &value, value_type, expires })?,
     }
     call.reply.integer(copies.into());
     Ok(())
@@ -235,15 +253,25 @@ fn move_to(
 ) -> Result<Option<bool>, Failure> {
     let Some(entry) = call.find(key, Access::Change)? else { return Ok(None) };
     let (value, value_type, expires) = (entry.value.to_vec(), entry.value_type, entry.expires);
+    let collection = collection_of(&entry);
     if !may(find_in(call.objects, (database, table), to, Access::Change)?.is_some()) {
         return Ok(Some(false));
     }
-    if (table, to) != (call.table, key) {
-        let bytes = 2 * ENTRY + key.len() + to.len() + value.len();
-        call.together(bytes, |call| {
+    let remove = |call: &mut Call<'_>| Ok(call.objects.remove(call.table, key)?);
+    let bytes = ENTRY + key.len();
+    match collection {
+        _ if (table, to) == (call.table, key) => {}
+        Some(id) if table != call.table => {
+            call.copy_collection(id, (table, to), expires, bytes, remove)?;
+        }
+        Some(id) => call.together(bytes + making_len(to), |call| {
+            call.put_head((table, to), id, expires)?;
+            remove(call)
+        })?,
+        None => call.together(bytes + ENTRY + to.len() + value.len(), |call| {
             call.objects.put(table, to, Content { value: &value, value_type, expires })?;
-            Ok(call.objects.remove(call.table, key)?)
-        })?;
+            remove(call)
+        })?,
     }
     Ok(Some(true))
 }
@@ -318,26 +346,64 @@ pub(super) fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
-    let cursor = std::str::from_utf8(call.argument(1)).ok().and_then(|text| text.parse().ok());
-    let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut has_type, mut at) = (None, 10, true, 2);
-    while let Some(option) = call.command.get(at) {
-        let value = call.command.get(at + 1);
-        match (&option.to_ascii_lowercase()[..], value) {
-            (b"match", Some(_)) => pattern = Some(call.pattern(at + 1)?),
-            (b"count", Some(value)) => {
-                count = integer(value).ok_or(NOT_AN_INTEGER)?;
-                if count < 1 {
-                    return Err(SYNTAX.into());
+/// What a scan is to find.
+pub(super) struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    pub(super) count: usize,
+    type_name: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Parses the arguments from `at` on. Only scans of keys choose a type.
+    pub(super) fn parse(call: &Call<'a>, mut at: usize, of_keys: bool) -> Result<Self, Failure> {
+        let (mut pattern, mut count, mut type_name) = (None, 10, None);
+        while let Some(option) = call.command.get(at) {
+            let value = call.command.get(at + 1);
+            match (&option.to_ascii_lowercase()[..], value) {
+                (b"match", Some(_)) => pattern = Some(call.pattern(at + 1)?),
+                (b"count", Some(value)) => {
+                    count = integer(value).ok_or(NOT_AN_INTEGER)?;
+                    if count < 1 {
+                        return Err(SYNTAX.into());
+                    }
                 }
+                (b"type", Some(value)) if of_keys => type_name = Some(value),
+                _ => return Err(SYNTAX.into()),
             }
-            (b"type", Some(value)) => has_type = value.eq_ignore_ascii_case(b"string"),
-            _ => return Err(SYNTAX.into()),
+            at += 2;
         }
-        at += 2;
+        let count = usize::try_from(count.min(MAX_COUNT)).expect("it is positive");
+        Ok(Self { pattern, count, type_name })
     }
-    let count = usize::try_from(count.min(MAX_COUNT)).expect("it is positive");
+
+    /// Returns whether a name is to be found.
+    pub(super) fn wants(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+}
+
+/// Returns the cursor of a scan, parsed as C's `strtoul` does: nothing is zero, and a number may
+/// have a sign.
+pub(super) fn scan_cursor(call: &Call<'_>, at: usize) -> Result<u64, Failure> {
+    let text = call.argument(at);
+    let (digits, is_negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] => (digits, false),
+        [] => return Ok(0),
+        _ => (text, false),
+    };
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_number);
+    match number.and_then(|digits| digits.parse::<u64>().ok()) {
+        Some(number) => Ok(if is_negative { number.wrapping_neg() } else { number }),
+        None => Err("ERR invalid cursor".into()),
+    }
+}
+
+pub(super) fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
+    let cursor = scan_cursor(call, 1)?;
+    let options = ScanOptions::parse(call, 2, true)?;
+    let count = options.count;
     // Zero is where a scan begins, and where it ends; any other cursor is above the last position.
     let mut after = cursor.checked_sub(1);
     let mut found = Vec::new();
@@ -348,7 +414,17 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
             break;
         }
     }
-    found.retain(|key| has_type && pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+    found.retain(|key| options.wants(key));
+    if let Some(wanted) = options.type_name {
+        let mut left = Vec::new();
+        for key in found {
+            let entry = call.find(&key, Access::Read)?;
+            if entry.is_some_and(|it| wanted.eq_ignore_ascii_case(type_name(&it).as_bytes())) {
+                left.push(key);
+            }
+        }
+        found = left;
+    }
     call.reply.array(2);
     call.reply.bulk(after.map_or(0, |after| after + 1).to_string().as_bytes());
     call.reply.array(found.len());

@@ -2,6 +2,7 @@
 
 mod channels;
 mod connection;
+mod hashes;
 mod info;
 mod keys;
 mod strings;
@@ -27,6 +28,8 @@ pub(crate) struct CommandInfo {
     pub(crate) keys: (i32, i32, i32),
     /// Whether it uses the session's database.
     pub(crate) uses_database: bool,
+    /// Whether it is a command on elements of a collection.
+    pub(crate) is_collection: bool,
     pub(crate) run: fn(&mut Call<'_>) -> Result<(), Failure>,
 }
 
@@ -66,7 +69,17 @@ const fn keyed(
     keys: (i32, i32, i32),
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo { name, arity, flags, keys, uses_database: true, run }
+    CommandInfo { name, arity, flags, keys, uses_database: true, is_collection: false, run }
+}
+
+/// A command on elements of the collection of a key.
+const fn on_elements(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    run: fn(&mut Call<'_>) -> Result<(), Failure>,
+) -> CommandInfo {
+    CommandInfo { is_collection: true, ..keyed(name, arity, flags, ONE_KEY, run) }
 }
 
 /// A command on the session or the server.
@@ -75,7 +88,15 @@ const fn plain(
     arity: i32,
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo { name, arity, flags: SERVER, keys: NO_KEY, uses_database: false, run }
+    CommandInfo {
+        name,
+        arity,
+        flags: SERVER,
+        keys: NO_KEY,
+        uses_database: false,
+        is_collection: false,
+        run,
+    }
 }
 
 /// All commands, in the order of their names.
@@ -104,7 +125,23 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("getex", -2, FREE, ONE_KEY, strings::getex),
     keyed("getrange", 4, READ, ONE_KEY, strings::getrange),
     keyed("getset", 3, FAST_WRITE, ONE_KEY, strings::getset),
+    on_elements("hdel", -3, FREE, hashes::hdel),
     plain("hello", -1, connection::hello),
+    on_elements("hexists", 3, FAST_READ, hashes::hexists),
+    on_elements("hget", 3, FAST_READ, hashes::hget),
+    on_elements("hgetall", 2, READ, hashes::hgetall),
+    on_elements("hincrby", 4, FAST_WRITE, hashes::hincrby),
+    on_elements("hincrbyfloat", 4, FAST_WRITE, hashes::hincrbyfloat),
+    on_elements("hkeys", 2, READ, hashes::hkeys),
+    on_elements("hlen", 2, FAST_READ, hashes::hlen),
+    on_elements("hmget", -3, FAST_READ, hashes::hmget),
+    on_elements("hmset", -4, FAST_WRITE, hashes::hmset),
+    on_elements("hrandfield", -2, READ, hashes::hrandfield),
+    on_elements("hscan", -3, READ, hashes::hscan),
+    on_elements("hset", -4, FAST_WRITE, hashes::hset),
+    on_elements("hsetnx", 4, FAST_WRITE, hashes::hsetnx),
+    on_elements("hstrlen", 3, FAST_READ, hashes::hstrlen),
+    on_elements("hvals", 2, READ, hashes::hvals),
     keyed("incr", 2, FAST_WRITE, ONE_KEY, strings::incr),
     keyed("incrby", 3, FAST_WRITE, ONE_KEY, strings::incrby),
     keyed("incrbyfloat", 3, FAST_WRITE, ONE_KEY, strings::incrbyfloat),

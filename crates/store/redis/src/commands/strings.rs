@@ -1,6 +1,7 @@
 //! Commands on strings.
 
 use crate::call::{Call, ENTRY, Failure, NOT_AN_INTEGER, SYNTAX, TOO_LONG, Unit, text};
+use crate::collections::{collection_of, string};
 use crate::extended::Extended;
 use crate::objects::Access;
 use sprat_log::Content;
@@ -111,7 +112,7 @@ fn put_until(call: &mut Call<'_>, key: &[u8], value: &[u8], until: i64) -> Resul
 
 pub(super) fn get(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    match call.objects.find(call.table, key, Access::Read)? {
+    match string(call.objects.find(call.table, key, Access::Read)?)? {
         Some(entry) => call.reply.bulk(&text(&entry)),
         None => call.reply.null(),
     }
@@ -126,7 +127,10 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<(), Failure> {
     };
     let key = call.key(1)?;
     let value = call.argument(2);
-    let entry = call.objects.find(call.table, key, Access::Change)?;
+    let mut entry = call.objects.find(call.table, key, Access::Change)?;
+    if options.get || options.if_equal.is_some() {
+        entry = string(entry)?;
+    }
     let holds = match (&entry, options) {
         (Some(_), Options { if_absent: true, .. }) | (None, Options { if_present: true, .. }) => {
             false
@@ -190,7 +194,7 @@ pub(super) fn setnx(call: &mut Call<'_>) -> Result<(), Failure> {
 
 pub(super) fn getset(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    match call.objects.find(call.table, key, Access::Change)? {
+    match string(call.objects.find(call.table, key, Access::Change)?)? {
         Some(entry) => call.reply.bulk(&text(&entry)),
         None => call.reply.null(),
     }
@@ -199,7 +203,7 @@ pub(super) fn getset(call: &mut Call<'_>) -> Result<(), Failure> {
 
 pub(super) fn getdel(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    match call.objects.find(call.table, key, Access::Change)? {
+    match string(call.objects.find(call.table, key, Access::Change)?)? {
         Some(entry) => {
             call.reply.bulk(&text(&entry));
             call.objects.remove(call.table, key)?;
@@ -213,7 +217,7 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result<(), Failure> {
     let Options { expiry, .. } = Options::parse(call, 2, false)?;
     let key = call.key(1)?;
     let access = if expiry == Expiry::Unsaid { Access::Read } else { Access::Change };
-    let Some(entry) = call.find(key, access)? else {
+    let Some(entry) = string(call.find(key, access)?)? else {
         call.reply.null();
         return Ok(());
     };
@@ -240,7 +244,8 @@ pub(super) fn mget(call: &mut Call<'_>) -> Result<(), Failure> {
         call.reply.array(call.command.len() - 1);
     }
     call.each_key(|call, key| {
-        match call.objects.find(call.table, key, Access::Read)? {
+        let found = call.objects.find(call.table, key, Access::Read)?;
+        match found.filter(|entry| collection_of(entry).is_none()) {
             Some(entry) => {
                 let len = entry.value.len();
                 call.reply.bulk(&text(&entry));
@@ -297,17 +302,18 @@ pub(super) fn append(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// Returns a copy of a string that is going to change, and when it expires.
 fn value_of(call: &mut Call<'_>, key: &[u8]) -> Result<(Vec<u8>, Time), Failure> {
-    let entry = call.find(key, Access::Change)?;
+    let entry = string(call.find(key, Access::Change)?)?;
     Ok(entry.map_or((Vec::new(), NEVER), |entry| (text(&entry).into_owned(), entry.expires)))
 }
 
-fn length(len: usize) -> i64 {
+/// Returns a length or number as replies have it.
+pub(super) fn length(len: usize) -> i64 {
     i64::try_from(len).expect("lengths are limited")
 }
 
 pub(super) fn strlen(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    let len = call.find(key, Access::Read)?.map_or(0, |entry| text(&entry).len());
+    let len = string(call.find(key, Access::Read)?)?.map_or(0, |entry| text(&entry).len());
     call.reply.integer(length(len));
     Ok(())
 }
@@ -315,7 +321,7 @@ pub(super) fn strlen(call: &mut Call<'_>) -> Result<(), Failure> {
 pub(super) fn getrange(call: &mut Call<'_>) -> Result<(), Failure> {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     let key = call.key(1)?;
-    match call.objects.find(call.table, key, Access::Read)? {
+    match string(call.objects.find(call.table, key, Access::Read)?)? {
         Some(entry) => {
             let text = text(&entry);
             call.reply.bulk(slice(&text, start, end));
@@ -362,7 +368,7 @@ pub(super) fn setrange(call: &mut Call<'_>) -> Result<(), Failure> {
 /// Adds to the integer that a string is.
 fn add(call: &mut Call<'_>, delta: i64) -> Result<(), Failure> {
     let key = call.key(1)?;
-    let entry = call.find(key, Access::Change)?;
+    let entry = string(call.find(key, Access::Change)?)?;
     let until = entry.as_ref().map_or(NEVER, |entry| entry.expires);
     // A counter of the store's own clients stays one.
     let is_counter = entry.as_ref().is_some_and(|entry| entry.value_type == ValueType::Integer);
@@ -392,11 +398,11 @@ pub(super) fn incrby(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// The reply to an argument or a string that must be a number and is none.
-const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+pub(super) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 
 pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.key(1)?;
-    let entry = call.find(key, Access::Change)?;
+    let entry = string(call.find(key, Access::Change)?)?;
     let until = entry.as_ref().map_or(NEVER, |entry| entry.expires);
     let present = entry.map_or(Some(Extended::zero()), |entry| Extended::parse(&text(&entry)));
     let delta = present.and_then(|present| Some((present, Extended::parse(call.argument(2))?)));

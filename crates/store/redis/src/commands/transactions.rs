@@ -6,15 +6,19 @@
 
 use super::{CommandInfo, find};
 use crate::call::{Call, ENTRY, Failure, NO_TABLE, Resume, find_in, try_again};
+use crate::collections::{ELEMENT, collection_of, elements_len, making_len};
 use crate::extended::MAX_SUM;
 use crate::objects::{Access, Unready};
 use crate::session::{DATABASES, Transaction, Watched};
 use sprat_resp::{Command, integer};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Limit on the bytes of memory of the commands between `MULTI` and `EXEC`.
 pub(crate) const MAX_QUEUED: usize = 16 << 20;
+
+/// Bytes of copies of elements above which no transaction has room for them.
+const MAX_COPIES: usize = 1 << 30;
 
 /// Limit on the keys that a connection watches.
 pub(crate) const MAX_WATCHED: usize = 16 << 10;
@@ -46,7 +50,8 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
         if call.session.watched.len() >= MAX_WATCHED {
             return Err(format!("ERR a client watches less than {MAX_WATCHED} keys").into());
         }
-        call.session.watch(key, Watched { table: call.table, version });
+        let changes = call.server.changes.watch();
+        call.session.watch(key, Watched { table: call.table, version, changes });
         Ok(())
     })?;
     call.reply.simple("OK");
@@ -126,9 +131,10 @@ fn execute(call: &mut Call<'_>, transaction: &Transaction) -> Result<(), Failure
     if log > 0 {
         call.objects.begin(log, only_removes)?;
     }
+    let before = call.reply.len();
     call.reply.array(transaction.commands.len());
     for command in transaction.commands.iter() {
-        run(call, command);
+        run(call, command, before);
     }
     if log > 0 {
         call.objects.end();
@@ -142,8 +148,11 @@ fn has_changed(call: &mut Call<'_>) -> Result<bool, Failure> {
     for ((database, key), then) in &session.watched {
         let table = server.tables[*database].ok_or(Failure::NoTable(*database))?;
         let found = find_in(*objects, (*database, table), key, Access::Read)?;
-        let version = found.map(|entry| entry.version);
-        let is_same = version == then.version && (table == then.table || version.is_none());
+        let version = found.as_ref().map(|entry| entry.version);
+        let collection = found.as_ref().and_then(collection_of);
+        let is_same = version == then.version
+            && (table == then.table || version.is_none())
+            && collection.is_none_or(|id| !server.changes.has_changed(table, id, then.changes));
         if !is_same {
             return Ok(true);
         }
@@ -166,6 +175,13 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
     let mut needs = Needs { log: 0, reply: 0, only_removes: true };
     // The lengths of values, as far as earlier commands will have changed them.
     let mut lengths: HashMap<(usize, &[u8]), usize> = HashMap::new();
+    // The collections that may be copied, and the bytes of their elements, also of those that
+    // commands may add.
+    let copies = |command: Command<'_>| {
+        matches!(find(command.name()).map(|info| info.name), Some("copy" | "move"))
+    };
+    let has_copies = transaction.commands.iter().any(copies);
+    let (mut collections, mut elements) = (HashSet::new(), 0);
     let mut database = call.session.database;
     for command in transaction.commands.iter() {
         let info = find(command.name()).expect("checked when it was queued");
@@ -187,7 +203,13 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
                 continue;
             }
             let found = find_in(call.objects, (database, table), key, access)?;
-            let present = found.map_or(0, |entry| entry.value.len());
+            let present = found.as_ref().map_or(0, |entry| entry.value.len());
+            if let Some(id) = found.as_ref().and_then(collection_of)
+                && has_copies
+                && collections.insert((table, id))
+            {
+                elements += elements_len(call.objects, table, id);
+            }
             let present = lengths.get(&(database, key)).copied().unwrap_or(present);
             let first = *first.get_or_insert(present);
             if returns_value(info, &command) {
@@ -200,6 +222,8 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             let next = match info.name {
                 _ if removes => 0,
                 "incrbyfloat" => MAX_SUM,
+                "hincrbyfloat" => arguments + MAX_SUM,
+                _ if info.is_collection => arguments,
                 "append" => grown(present, present + arguments),
                 "setrange" => {
                     let offset = command.get(2).and_then(integer).unwrap_or_default();
@@ -215,7 +239,20 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             // A key that is moved leaves a tombstone.
             needs.log += 2 * (ENTRY + key.len()) + next;
             needs.only_removes &= removes;
+            if info.is_collection {
+                // Each argument may be an element.
+                needs.log += making_len(key) + ELEMENT * command.len();
+                elements += next + ELEMENT * command.len();
+                needs.only_removes = false;
+                continue;
+            }
             lengths.insert((database, key), next);
+        }
+        if has_copies && copies(command) {
+            // Commands before may have given any of the collections this key. The copy may be
+            // copied again.
+            needs.log += elements;
+            elements = MAX_COPIES.min(2 * elements);
         }
     }
     Ok(needs)
@@ -235,8 +272,8 @@ fn returns_value(info: &CommandInfo, command: &Command<'_>) -> bool {
     }
 }
 
-/// Executes a command of a transaction, to its end.
-fn run(call: &mut Call<'_>, command: Command<'_>) {
+/// Executes a command of a transaction, whose reply begins at `before`, to its end.
+fn run(call: &mut Call<'_>, command: Command<'_>, before: usize) {
     let info = find(command.name()).expect("checked when it was queued");
     let begin = call.reply.len();
     let mut resume = Resume::default();
@@ -258,7 +295,8 @@ fn run(call: &mut Call<'_>, command: Command<'_>) {
             server: &mut *call.server,
             resume: &mut resume,
             table,
-            room: call.room,
+            // Collections that are read have what the others leave.
+            room: call.room.saturating_sub(begin - before),
             in_group: true,
         });
         match done {

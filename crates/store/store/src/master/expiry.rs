@@ -194,7 +194,7 @@ impl<D: Disk> Master<D> {
     /// replayed later.
     fn is_recovered(&self, table: u32, key: &[u8]) -> bool {
         let mut tablets = self.recoveries.tablets().filter(|tablet| tablet.table == table);
-        tablets.any(|tablet| tablet.range.contains(self.log.hash(table, key).reverse_bits()))
+        tablets.any(|tablet| tablet.range.contains(self.log.position_of(table, key)))
     }
 
     /// Returns when the next object expires.

@@ -134,7 +134,7 @@ impl Feeds {
 
     /// Notes that an object was changed or removed.
     pub(super) fn note(&mut self, log: &Log, table: u32, key: &[u8]) {
-        let position = log.hash(table, key).reverse_bits();
+        let position = log.position_of(table, key);
         let behind = Tablet { table, range: Range { first: position, last: u64::MAX } };
         let Some((&tablet, feed)) = self.feeds.range_mut(..=behind).next_back() else { return };
         if tablet.table != table || !tablet.range.contains(position) {

@@ -173,6 +173,9 @@ pub struct Master<D: Disk> {
     /// Log position behind the last removal. A reply "not found" waits until the log is durable up
     /// to this position, since the object may have been removed.
     removed_at: u64,
+    /// The log position behind the last change of an element of a collection: until everything
+    /// before it is durable, no client may learn how many elements there are, or which.
+    elements_changed_at: u64,
     /// Why the master takes no more writes; `None` while it takes them.
     stopped: Option<String>,
     /// Times of requests and loop iterations, if they are measured.
@@ -232,6 +235,7 @@ impl<D: Disk> Master<D> {
             sweep_at: Nanos(0),
             expiry_clock: ExpiryClock::default(),
             removed_at,
+            elements_changed_at: removed_at,
             stopped: None,
             timing: None,
             clock: None,

@@ -12,16 +12,19 @@ use sprat_log::{Content, Full, Log, Operation, Ref};
 use sprat_net::Nanos;
 use sprat_rpc::{Outcome, Repeat, Reply, RequestId};
 use sprat_wire::certificate::{Rights, Role};
+use sprat_wire::elements::{self, ELEMENTS};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, entry_len};
 use sprat_wire::expiry::{NEVER, Time, Ttl};
-use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
+use sprat_wire::once::{
+    COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, MAX_RESULT, OperationId,
+};
 use sprat_wire::op::{
     Condition, Item, MoveCursor, MoveStage, RESPONSE_BYTES, Request, Status, encode_answer,
     encode_object, push_counter, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::transaction::Participant;
-use sprat_wire::value::Number;
+use sprat_wire::value::{Number, ValueType};
 use zerocopy::IntoBytes;
 
 /// Bytes of objects at which a scan's reply ends. The object that reaches this limit is sent whole,
@@ -162,8 +165,13 @@ impl<D: Disk> Master<D> {
                 self.increment(&change, key, Number::Double(delta))
             }
             Request::Restore { key, value, value_type, version, ttl, .. } => {
-                let content = Content { value, value_type, expires: self.expires(ttl) };
-                self.restore(&change, key, content, version)
+                let expires = self.expires(ttl);
+                let (table, value_type) = match value_type {
+                    Some(value_type) => (table, value_type),
+                    None => (table | ELEMENTS, ValueType::Bytes),
+                };
+                let content = Content { value, value_type, expires };
+                self.restore(&change, (table, key), content, version)
             }
             Request::Prepare { key, condition, plan, .. } => {
                 self.prepare_operation(&change, key, condition, &plan)
@@ -285,7 +293,7 @@ impl<D: Disk> Master<D> {
     fn restore(
         &mut self,
         change: &Change<'_>,
-        key: &[u8],
+        (table, key): (u32, &[u8]),
         content: Content<'_>,
         version: u64,
     ) -> Outcome<MasterBody> {
@@ -297,11 +305,12 @@ impl<D: Disk> Master<D> {
             return outcome;
         }
         let Content { value, value_type, expires } = content;
-        let (kind, successor, table) = (Kind::Object, false, change.table);
+        let (kind, successor) = (Kind::Object, false);
         let entry = Entry { kind, successor, table, version, key, value, value_type, expires };
         let restored = self.seal_if_short(entry.encoded_len(), false);
         match restored.and_then(|()| self.log.adopt(&entry)) {
-            Ok(true) => self.note_change(change.table, key, change.operation),
+            Ok(true) if table == change.table => self.note_change(table, key, change.operation),
+            Ok(true) => self.note_element(change.table, key, change.operation),
             Ok(false) => {}
             Err(log_full) => return self.log_full(log_full, change.operation),
         }
@@ -525,6 +534,18 @@ impl<D: Disk> Master<D> {
         }
         if !self.migration_sources.is_empty() {
             self.migration_sources.note(&self.log, table, key, operation);
+        }
+    }
+
+    /// Records that an element of a collection of a table has changed, by an operation that may
+    /// have an id.
+    pub(super) fn note_element(&mut self, table: u32, key: &[u8], operation: Option<&OperationId>) {
+        self.elements_changed_at = self.log.position();
+        if !self.migration_sources.is_empty() {
+            let element = Some((table | ELEMENTS, key.into()));
+            let completion = operation.map(|id| (table | COMPLETIONS, id.key()[..].into()));
+            let place = (table, elements::position(key));
+            self.migration_sources.note_at(place, [element, completion]);
         }
     }
 
@@ -759,7 +780,7 @@ impl<D: Disk> Master<D> {
             // there is no such object yet.
             Some(first) => {
                 let log = &self.log;
-                found.retain(|&at| log.hash(table, log.entry(at).key).reverse_bits() < first);
+                found.retain(|&at| log.position_of(table, log.entry(at).key) < first);
                 Some(first - 1)
             }
         };

@@ -8,17 +8,30 @@ use sprat_log::{Content, Full, Ref};
 use sprat_net::Nanos;
 use sprat_redis::{Access, Front, Objects, Unready};
 use sprat_rpc::Outcome;
+use sprat_wire::elements::{CollectionId, CollectionKind, ELEMENTS, OwnerKey};
 use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
-use sprat_wire::expiry::Time;
+use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::group::MARK_BYTES;
 use sprat_wire::op::{Answer, Condition, Request, Status};
+use sprat_wire::order::KeyRange;
 use sprat_wire::tablet::Tablet;
+use sprat_wire::value::ValueType;
 
 /// Why a command waits for a moment, in all cases that have no text of their own.
 const BUSY: &str = "it waits for its coordinator, for a transaction, or for its disk";
 
+/// Why a command waits that needs a collection.
+const NOT_IN_ORDER: &str = "after the restart, it is putting the elements of collections in order";
+
 /// The reply to a command of a transaction for which the transaction has no room.
 const TOO_LARGE: &str = "ERR the commands of the transaction change more bytes than was foreseen";
+
+/// The reply to a command that makes a collection when there are no more ids near its key.
+const NO_NUMBER: &str = "ERR there are no more numbers for collections: remove other keys";
+
+/// The reply to a command that makes a collection in a table that an older server has divided.
+const DIVIDED: &str = "ERR the table of this database is divided where collections cannot be: use \
+                       a database whose table was made by this version";
 
 /// Bytes of a group for what happens beside its changes, such as a record of the time.
 const GROUP_SPARE: usize = 1 << 10;
@@ -115,6 +128,34 @@ impl<'a, D: Disk> LocalObjects<'a, D> {
         (len, removes): (usize, bool),
         change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
     ) -> Result<(), Unready> {
+        self.change_log((len, removes), change)?;
+        self.master.note_change(table, key, None);
+        Ok(())
+    }
+
+    /// Changes the log by an entry of an element, and notes what has changed.
+    fn change_element(
+        &mut self,
+        (table, key): (u32, &[u8]),
+        (len, removes): (usize, bool),
+        change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
+    ) -> Result<(), Unready> {
+        self.change_log((len, removes), change)?;
+        self.master.note_element(table, key, None);
+        Ok(())
+    }
+
+    /// Notes that the reply reveals which elements there are.
+    fn reveals_elements(&mut self) {
+        self.position = self.position.max(self.master.elements_changed_at);
+    }
+
+    /// Changes the log by an entry of up to `len` bytes.
+    fn change_log(
+        &mut self,
+        (len, removes): (usize, bool),
+        change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
+    ) -> Result<(), Unready> {
         let Self { master, room, .. } = self;
         if let Some(outcome) = master.reject_change(None) {
             return Err(master.unready(outcome));
@@ -128,7 +169,6 @@ impl<'a, D: Disk> LocalObjects<'a, D> {
             let outcome = master.log_full(log_full, None);
             return Err(master.unready(outcome));
         }
-        master.note_change(table, key, None);
         master.durable.arrived();
         self.position = master.log.position();
         Ok(())
@@ -153,6 +193,11 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
         self.reveals(found);
         if let Some(found) = found {
             self.master.log.note_used(table, found);
+            if self.master.log.entry(found).value_type == ValueType::Collection
+                && !self.has_elements(table)
+            {
+                return Err(Unready::Later(NOT_IN_ORDER));
+            }
         }
         Ok(found.map(|found| self.master.log.entry(found)))
     }
@@ -173,6 +218,81 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
             master.removed_at = master.log.position();
             Ok(())
         })
+    }
+
+    fn new_collection(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        kind: CollectionKind,
+    ) -> Result<CollectionId, Unready> {
+        if !self.has_elements(table) {
+            return Err(Unready::Later(NOT_IN_ORDER));
+        }
+        let condition = Condition::None;
+        let tablet = self.settle(table, &Request::Remove { table, key, condition })?;
+        if !tablet.range.has_whole_places() {
+            return Err(Unready::Refused(DIVIDED.to_owned()));
+        }
+        let id = self.master.log.new_collection(table, key, kind);
+        id.ok_or_else(|| Unready::Refused(NO_NUMBER.to_owned()))
+    }
+
+    fn find_element(&mut self, table: u32, key: &[u8]) -> Option<Entry<'_>> {
+        let found = self.master.log.find(table | ELEMENTS, key);
+        self.master.counts.reads += 1;
+        self.reveals(found);
+        found.map(|found| self.master.log.entry(found))
+    }
+
+    fn put_element(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<(), Unready> {
+        let len = entry_len(key.len(), value.len(), NEVER);
+        self.master.counts.writes += 1;
+        self.change_element((table, key), (len, false), |master| {
+            master.log.put(table | ELEMENTS, key, value).map(drop)
+        })
+    }
+
+    fn remove_element(&mut self, table: u32, key: &[u8]) -> Result<(), Unready> {
+        let len = HEADER_BYTES + key.len() + size_of::<u64>();
+        self.master.counts.removes += 1;
+        self.change_element((table, key), (len, true), |master| {
+            master.log.remove(table | ELEMENTS, key)?;
+            master.removed_at = master.log.position();
+            Ok(())
+        })
+    }
+
+    fn count_elements(&mut self, table: u32, range: &KeyRange<'_>) -> usize {
+        self.reveals_elements();
+        self.master.log.count_elements(table, range)
+    }
+
+    fn visit_elements(
+        &mut self,
+        table: u32,
+        range: &KeyRange<'_>,
+        (skip, limit): (usize, usize),
+        visit: &mut dyn FnMut(&Entry<'_>),
+    ) {
+        self.reveals_elements();
+        let log = &self.master.log;
+        let mut found = Vec::new();
+        log.scan_elements(table, range, skip, limit, &mut found);
+        self.master.counts.reads += found.len() as u64;
+        found.iter().for_each(|at| visit(&self.master.log.entry(*at)));
+    }
+
+    fn has_elements(&self, table: u32) -> bool {
+        self.master.log.has_elements_in_order(table)
+    }
+
+    fn take_gone_collection(&mut self) -> Option<(u32, OwnerKey)> {
+        self.master.log.take_gone_collection()
+    }
+
+    fn forgot_gone_collections(&mut self) -> bool {
+        self.master.log.forgot_gone_collections()
     }
 
     fn begin(&mut self, len: usize, only_removes: bool) -> Result<(), Unready> {

@@ -77,6 +77,7 @@ impl<D: Disk> Master<D> {
             ("completions", log.completions),
             ("completion_clients", log.clients),
             ("prepared_operations", log.prepared),
+            ("collection_elements", log.elements),
             ("object_bytes", log.object_bytes),
             ("tombstone_bytes", log.tombstone_bytes),
             ("memory_bytes", log.memory_bytes),

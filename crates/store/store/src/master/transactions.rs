@@ -188,7 +188,7 @@ impl<D: Disk> Master<D> {
             return;
         }
         let Participant { table, position, id } = *participant;
-        let position = key.map_or(position, |key| self.log.hash(table, key).reverse_bits());
+        let position = key.map_or(position, |key| self.log.position_of(table, key));
         let completion = (table | COMPLETIONS, Box::from(&id.key()[..]));
         let object = key.map(|key| (table, key.into()));
         let prepared = key.map(|key| (table | PREPARED, prepared_key(key, &id).into()));

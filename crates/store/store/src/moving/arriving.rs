@@ -311,9 +311,15 @@ impl MigrationTarget {
 
     /// Handles a reply; returns false when it cannot be used, so that the request must be repeated.
     fn take(&mut self, answer: Option<Answer<'_>>) -> bool {
-        let Some(answer) = answer.filter(|answer| answer.status == Status::Ok) else {
+        let Some(answer) = answer else { return false };
+        if answer.status == Status::Malformed && self.stage == MoveStage::Elements {
+            // The source is older than collections, so it has none.
+            (self.stage, self.batch) = (MoveStage::Changes, 1);
+            return true;
+        }
+        if answer.status != Status::Ok {
             return false;
-        };
+        }
         let Some((least_version, entries)) = answer.body.split_first_chunk::<8>() else {
             return false;
         };
@@ -326,11 +332,16 @@ impl MigrationTarget {
         let pause = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
         (self.at, self.retry_at) = (0, self.requested_at + pause);
         match (self.stage, answer.more) {
-            (MoveStage::Completions | MoveStage::Objects, true) => self.after = answer.number,
+            (MoveStage::Completions | MoveStage::Objects | MoveStage::Elements, true) => {
+                self.after = answer.number
+            }
             (MoveStage::Completions, false) => {
                 (self.stage, self.after) = (MoveStage::Objects, MoveCursor::FROM_START)
             }
-            (MoveStage::Objects, false) => (self.stage, self.batch) = (MoveStage::Changes, 1),
+            (MoveStage::Objects, false) => {
+                (self.stage, self.after) = (MoveStage::Elements, MoveCursor::FROM_START)
+            }
+            (MoveStage::Elements, false) => (self.stage, self.batch) = (MoveStage::Changes, 1),
             (MoveStage::Changes, _) => {
                 if answer.number <= FREEZE_BELOW || self.batch >= MAX_BATCHES {
                     self.stage = MoveStage::Rest;
@@ -344,8 +355,8 @@ impl MigrationTarget {
     }
 }
 
-/// Returns whether these bytes are whole entries of a table, of its completions, or of its prepared
-/// entries.
+/// Returns whether these bytes are whole entries of a table, of its completions, of its prepared
+/// entries or of its collections' elements.
 fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     while !entries.is_empty() {
         match Entry::parse_checked(entries) {

@@ -2,6 +2,7 @@
 //! the migration began.
 
 use sprat_log::{Log, Ref};
+use sprat_wire::elements::{self, ELEMENTS};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::expiry::NEVER;
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
@@ -131,7 +132,7 @@ impl MigrationSources {
         key: &[u8],
         operation: Option<&OperationId>,
     ) {
-        let position = log.hash(table, key).reverse_bits();
+        let position = log.position_of(table, key);
         let completion = operation.map(|id| (table | COMPLETIONS, Box::from(&id.key()[..])));
         self.note_at((table, position), [Some((table, key.into())), completion]);
     }
@@ -157,7 +158,7 @@ impl MigrationSources {
     /// Records that an object was evicted. If its tablet is frozen, the target may keep the object:
     /// no client can have found it missing here.
     pub(crate) fn note_evicted(&mut self, log: &Log, table: u32, key: &[u8]) {
-        let position = log.hash(table, key).reverse_bits();
+        let position = log.position_of(table, key);
         for source in &mut self.sources {
             let tablet = source.order.tablet;
             if tablet.table == table && tablet.range.contains(position) && !source.frozen {
@@ -187,7 +188,7 @@ impl MigrationSources {
         let source = sources.iter_mut().find(|source| source.order.id == order)?;
         out.extend_from_slice(&log.least_version().to_le_bytes());
         match stage {
-            MoveStage::Completions | MoveStage::Objects => {
+            MoveStage::Completions | MoveStage::Objects | MoveStage::Elements => {
                 Some(source.scan_batch(log, stage, from.after.get(), found, out))
             }
             MoveStage::Changes | MoveStage::Rest => {
@@ -199,7 +200,7 @@ impl MigrationSources {
 }
 
 impl MigrationSource {
-    /// Writes objects or completions that lie behind a position of the tablet.
+    /// Writes objects, elements or completions that lie behind a position of the tablet.
     fn scan_batch(
         &self,
         log: &Log,
@@ -211,11 +212,16 @@ impl MigrationSource {
         let Tablet { table, range } = self.order.tablet;
         let (table, before, last) = match stage {
             MoveStage::Completions => (table | COMPLETIONS, None, u64::MAX),
+            // The log has elements in the order of their hashes, those of all tablets.
+            MoveStage::Elements => (table | ELEMENTS, None, u64::MAX),
             _ => (table, range.first.checked_sub(1), range.last),
         };
         let after = if after == MoveCursor::FROM_START { before } else { Some(after) };
         found.clear();
         let next = log.scan(table, (after, last), BATCH_BYTES, BATCH_ENTRIES, found);
+        if stage == MoveStage::Elements {
+            found.retain(|&at| range.contains(elements::position(log.entry(at).key)));
+        }
         found.iter().for_each(|&found| self.push_known(log, found, out));
         CollectedBatch { number: next.unwrap_or(0), more: next.is_some() }
     }

@@ -466,7 +466,7 @@ impl Recovery {
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(table_of(entry.table), segment);
         let Some(first) = ours.clone().next() else { return false };
-        let position = || log.hash(entry.table, entry.key).reverse_bits();
+        let position = || log.position_of(entry.table, entry.key);
         first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
     }
 

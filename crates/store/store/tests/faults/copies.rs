@@ -167,7 +167,7 @@ fn an_object_is_restored_with_its_version_unless_there_is_a_later_one() {
         table: TABLE,
         key: b"key",
         value,
-        value_type: sprat_wire::value::ValueType::Bytes,
+        value_type: Some(sprat_wire::value::ValueType::Bytes),
         version,
         ttl: None,
     };

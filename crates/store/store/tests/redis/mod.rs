@@ -2,6 +2,7 @@
 
 mod channels;
 mod client;
+mod hashes;
 mod passwords;
 mod random;
 mod transactions;

@@ -11,7 +11,14 @@ const COMMANDS: usize = 20_000;
 /// The largest number of commands that are sent at once.
 const AT_ONCE: u64 = 16;
 
-const KEYS: &[&str] = &["a", "b", "c", "key:1", "key:2", "k[x]", "a*", ""];
+const KEYS: &[&str] = &["a", "b", "c", "key:1", "key:2", "k[x]", "a*", "", "h"];
+
+/// Keys that commands on hashes use.
+const HASHES: &[&str] = &["h", "hash:1", "hash:1", "hash:2", "a"];
+
+const FIELDS: &[&str] = &["f", "g", "", "field:1", "field:2", "a\0b", "7"];
+
+const SCAN_OPTIONS: &[&str] = &["MATCH", "count", "f*", "*", "10", "1", "0", "type", "hash"];
 
 const VALUES: &[&str] = &[
     "",
@@ -133,10 +140,24 @@ enum Kind {
     Pairs,
     /// A key that a command before writes.
     Written,
+    /// The key of a hash, or of another value.
+    Hash,
+    Field,
+    /// One to four fields.
+    Fields,
+    /// One to three fields, each with a value.
+    FieldPairs,
+    /// None to four options of a scan.
+    ScanOptions,
+    /// A number of fields, or none, perhaps with an option.
+    FieldCount,
+    /// The key of a hash, in which a command before writes.
+    WrittenHash,
 }
 
 use Kind::{
-    Conditions, Expiry, Float, Integer, Key, Keys, Options, Pairs, Pattern, Value, Written,
+    Conditions, Expiry, Field, FieldCount, FieldPairs, Fields, Float, Hash, Integer, Key, Keys,
+    Options, Pairs, Pattern, ScanOptions, Value, Written, WrittenHash,
 };
 
 /// The commands whose replies are compared, with their arguments.
@@ -161,6 +182,38 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("getex", &[Key, Options]),
     ("getrange", &[Key, Integer, Integer]),
     ("getset", &[Key, Value]),
+    ("hdel", &[Hash, Fields]),
+    ("hdel", &[Hash, Fields]),
+    ("hexists", &[Hash, Field]),
+    ("hget", &[Hash, Field]),
+    ("hget", &[Hash, Field]),
+    ("hgetall", &[Hash]),
+    ("hgetall", &[Hash]),
+    ("hincrby", &[Hash, Field, Integer]),
+    ("hincrby", &[Hash, Field, Integer]),
+    ("hincrbyfloat", &[Hash, Field, Float]),
+    ("hincrbyfloat", &[Hash, Field, Float]),
+    ("hkeys", &[Hash]),
+    ("hlen", &[Hash]),
+    ("hmget", &[Hash, Fields]),
+    ("hmset", &[Hash, FieldPairs]),
+    ("hrandfield", &[Hash, FieldCount]),
+    ("hscan", &[Hash, Value, ScanOptions]),
+    ("hset", &[Hash, FieldPairs]),
+    ("hset", &[Hash, FieldPairs]),
+    ("hset", &[Hash, FieldPairs]),
+    ("hset", &[Hash, FieldPairs]),
+    ("hset", &[Hash, FieldPairs]),
+    ("hsetnx", &[Hash, Field, Value]),
+    ("hstrlen", &[Hash, Field]),
+    ("hvals", &[Hash]),
+    ("copy", &[Hash, Hash, Options]),
+    ("del", &[Hash]),
+    ("expire", &[Hash, Expiry]),
+    ("persist", &[Hash]),
+    ("rename", &[Hash, Hash]),
+    ("ttl", &[Hash]),
+    ("type", &[Hash]),
     ("incr", &[Key]),
     ("incrby", &[Key, Integer]),
     ("incrbyfloat", &[Key, Float]),
@@ -197,6 +250,7 @@ const COMMAND_KINDS: &[(&str, &[Kind])] = &[
     ("unlink", &[Keys]),
     ("unwatch", &[]),
     ("watch", &[Written]),
+    ("watch", &[WrittenHash]),
 ];
 
 fn pick<'a>(chance: &mut Chance, from: &[&'a str]) -> &'a str {
@@ -227,6 +281,40 @@ fn draw(chance: &mut Chance, commands: &mut Vec<Command>) {
                 push(pick(chance, KEYS));
                 push(pick(chance, VALUES));
             }),
+            Hash => push(pick(chance, HASHES)),
+            Field => push(pick(chance, FIELDS)),
+            Fields => (0..=chance.below(4)).for_each(|_| push(pick(chance, FIELDS))),
+            FieldPairs => (0..=chance.below(3)).for_each(|_| {
+                push(pick(chance, FIELDS));
+                push(pick(chance, VALUES));
+            }),
+            ScanOptions => (0..chance.below(5)).for_each(|_| push(pick(chance, SCAN_OPTIONS))),
+            FieldCount => {
+                if !chance.one_in(3) {
+                    push(pick(
+                        chance,
+                        &[
+                            "1",
+                            "2",
+                            "-3",
+                            "0",
+                            "100",
+                            "x",
+                            "9223372036854775807",
+                            "-9223372036854775808",
+                        ],
+                    ));
+                    if chance.one_in(2) {
+                        push(pick(chance, &["WITHVALUES", "withvalues", "bogus"]));
+                    }
+                }
+            }
+            WrittenHash => {
+                let key = pick(chance, HASHES);
+                let before = ["HSET", key, "f", "watched"];
+                commands.push(before.map(|part| part.as_bytes().to_vec()).into());
+                push(key);
+            }
             // `WATCH` of a key that is not there is one of the differences.
             Written => {
                 let key = pick(chance, KEYS);
@@ -271,9 +359,28 @@ fn is_same(command: &[Vec<u8>], queued: &[Command], ours: &Reply, theirs: &Reply
         }
         // Here nothing expires later than in the year 10889.
         (b"ttl" | b"expiretime" | b"pttl" | b"pexpiretime", _, _) => ours == theirs,
-        (b"keys", Reply::Many(..), Reply::Many(..)) => sorted(ours) == sorted(theirs),
+        (b"keys" | b"hkeys" | b"hvals", Reply::Many(..), Reply::Many(..)) => {
+            sorted(ours) == sorted(theirs)
+        }
+        (b"hgetall", Reply::Many(our, _), Reply::Many(their, _)) => {
+            our == their && in_pairs(ours) == in_pairs(theirs)
+        }
+        (b"hscan", Reply::Many(_, our_page), Reply::Many(_, their_page)) => {
+            our_page[0] == their_page[0] && in_pairs(&our_page[1]) == in_pairs(&their_page[1])
+        }
+        // Which fields it returns is left to chance.
+        (b"hrandfield", Reply::Many(_, ours), Reply::Many(_, theirs)) => ours.len() == theirs.len(),
+        (b"hrandfield", Reply::Bulk(_), Reply::Bulk(_)) => true,
         _ => ours == theirs,
     }
+}
+
+/// Returns the fields of a hash with their values, in the order of the fields.
+fn in_pairs(reply: &Reply) -> Vec<String> {
+    let all = reply.clone().elements();
+    let mut pairs: Vec<String> = all.chunks(2).map(|pair| format!("{pair:?}")).collect();
+    pairs.sort_unstable();
+    pairs
 }
 
 /// Returns all keys that match a pattern, by `SCAN`.
@@ -315,11 +422,15 @@ fn random_commands_get_the_replies_of_redis() {
         done += commands.len();
         let (our_replies, their_replies) = (ours.ask_all(&commands), theirs.ask_all(&commands));
         for (command, (our, their)) in commands.iter().zip(our_replies.iter().zip(&their_replies)) {
-            let shown: Vec<_> =
-                command.iter().map(|part| part.escape_ascii().to_string()).collect();
+            let shown = |command: &Command| {
+                let parts = command.iter().map(|part| part.escape_ascii().to_string());
+                parts.collect::<Vec<_>>().join(" ")
+            };
             assert!(
                 is_same(command, &queued, our, their),
-                "{shown:?}, command {done}: {our:?} here, {their:?} from Redis"
+                "{}, command {done}: {our:?} here, {their:?} from Redis; {:?}",
+                shown(command),
+                queued.iter().map(shown).collect::<Vec<_>>()
             );
             match our {
                 Reply::Simple(text) if text == "QUEUED" => queued.push(command.clone()),

@@ -7,6 +7,7 @@ use super::{
     RecoveredPart, Request, RequestHeader, TableOptions, WITH_ID, WITH_TTL, WatchCursor, WhenFull,
     backup,
 };
+use crate::elements::{CollectionId, sort_key};
 use crate::expiry::{TIME_CLIENT, TTL_BYTES, Ttl};
 use crate::index::parse_new_index;
 use crate::once::{OPERATION_ID_BYTES, OperationId, OperationIdBytes};
@@ -34,6 +35,9 @@ const DECIDE: u8 = 13;
 const SET_TTL: u8 = 14;
 const SCAN_RANGE: u8 = 15;
 const RESTORE: u8 = 16;
+
+/// In place of the type of a value that is restored: it is that of an element of a collection.
+const ELEMENT: u8 = 4;
 const COPY_LOG: u8 = 17;
 const WATCH: u8 = 18;
 const CREATE_TABLE: u8 = 32;
@@ -112,7 +116,8 @@ impl<'a> Request<'a> {
             }
             Self::Batch { items } => (BATCH, 0, 0, 0, NOTHING, items.bytes()),
             Self::Restore { table, key, value, value_type, version, ttl } => {
-                (RESTORE, value_type as u8 | ttl_flag(ttl), table, version, key, value)
+                let code = value_type.map_or(ELEMENT, |value_type| value_type as u8);
+                (RESTORE, code | ttl_flag(ttl), table, version, key, value)
             }
             Self::CopyLog { step } => {
                 let (code, number, bytes) = step.parts();
@@ -339,10 +344,19 @@ impl<'a> Request<'a> {
                 Ok(Self::Decide { table, position: argument, id, decision })
             }
             RESTORE => {
-                let value_type = ValueType::of_code(condition.into());
-                let is_known = value_type.code() == u32::from(condition);
-                let is_whole = value_type == ValueType::Bytes || value.len() == NUMBER_BYTES;
-                if !is_known || !is_whole || argument > MAX_RESTORED_VERSION {
+                let value_type = match condition {
+                    ELEMENT => None,
+                    code => Some(ValueType::of_code(code.into())),
+                };
+                let is_valid = match value_type {
+                    None => ttl.is_none() && sort_key(key, value).is_some(),
+                    Some(ValueType::Bytes) => condition == 0,
+                    Some(ValueType::Integer | ValueType::Double) => value.len() == NUMBER_BYTES,
+                    Some(ValueType::Collection) => {
+                        value.len() == NUMBER_BYTES && CollectionId::of(value).is_some()
+                    }
+                };
+                if !is_valid || argument > MAX_RESTORED_VERSION {
                     return Err(Malformed::Object);
                 }
                 Ok(Self::Restore { table, key, value, value_type, version: argument, ttl })

@@ -61,10 +61,14 @@ pub enum MoveStage {
     Changes,
     /// The last changes. From here on the source does not change the tablet any more.
     Rest,
+    /// The elements of collections that are in the tablet. They are sent after its objects. Servers
+    /// from before there were collections do not know this stage.
+    Elements,
 }
 
 impl MoveStage {
-    const ALL: [Self; 4] = [Self::Completions, Self::Objects, Self::Changes, Self::Rest];
+    const ALL: [Self; 5] =
+        [Self::Completions, Self::Objects, Self::Changes, Self::Rest, Self::Elements];
 
     pub(super) fn code(self) -> u8 {
         self as u8

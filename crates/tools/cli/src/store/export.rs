@@ -7,7 +7,7 @@ use crate::store::import::{FormatArg, delimiter, format_of, summary, warn_of_omi
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
-use sprat_client::{Client, Row, Table};
+use sprat_client::{Client, Row, Table, ValueType};
 use sprat_transfer::{
     CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, ItemSource, JsonlExport, JsonlSink, Omitted,
     OutFile, Progress, TreeSink, pump,
@@ -99,17 +99,30 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
             source.expiring
         );
     }
+    let collections = source.collections;
+    if collections > 0 {
+        eprintln!("sprat: {}", without_collections(collections));
+    }
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
         let totals = json!({
             "objects": moved.items, "bytes": moved.bytes, "seconds": seconds,
-            "left_out": omitted.count(),
+            "left_out": omitted.count() + collections,
         });
         eprintln!("{totals}");
     } else if !args.quiet {
         eprintln!("{} to {}", summary(moved.items, moved.bytes, seconds), target.display());
     }
-    Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
+    let is_whole = omitted.failures() == 0 && collections == 0;
+    Ok(if is_whole { ExitCode::SUCCESS } else { INCOMPLETE.into() })
+}
+
+/// Returns the warning that an export lacks collections.
+pub(super) fn without_collections(count: u64) -> String {
+    format!(
+        "left out {count} hashes and other collections of Redis clients; `sprat backup create` \
+         keeps them"
+    )
 }
 
 /// Writes rows or pairs to `out`, and returns `out`. The caller must flush or publish it.
@@ -154,6 +167,8 @@ struct TableSource<'a> {
     consumed: u64,
     /// Number of objects so far that expire.
     expiring: u64,
+    /// Number of collections so far, which are left out.
+    collections: u64,
     nothing: Omitted,
 }
 
@@ -168,6 +183,7 @@ impl<'a> TableSource<'a> {
             ended: false,
             consumed: 0,
             expiring: 0,
+            collections: 0,
             nothing: Omitted::default(),
         }
     }
@@ -177,6 +193,10 @@ impl ItemSource for TableSource<'_> {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         loop {
             if let Some(row) = self.page.next() {
+                if row.value_type == ValueType::Collection {
+                    self.collections += 1;
+                    continue;
+                }
                 self.consumed += (row.key.len() + row.value.len()) as u64;
                 self.expiring += u64::from(row.ttl.is_some());
                 (item.key, item.value) = (row.key, row.value);

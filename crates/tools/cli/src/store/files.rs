@@ -1,6 +1,6 @@
 //! `store`: checks, salvages and repairs the files of a server that does not run.
 
-use crate::exit::CORRUPT;
+use crate::exit::{CORRUPT, INCOMPLETE};
 use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
@@ -10,6 +10,7 @@ use sprat_store::data_dir::{DataDir, Identity};
 use sprat_store::salvage::{Objects, Salvage, SalvageFaults, SalvageTotals, survey};
 use sprat_transfer::{Item, ItemSink as _, JsonlExport, JsonlSink, OutFile};
 use sprat_wire::frame::{FRAME_BYTES, FileHeader, REPLICA_FILE};
+use sprat_wire::value::ValueType;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,7 @@ the name is lost or cannot be a file name. The export includes the replicas that
 stores for others (-r). Changes nothing in DIR.
 
 Exit codes:
+  6   done, but hashes and other collections of Redis clients were left out
   10  a file is damaged; every intact object was exported")]
 pub(crate) struct StoreExportArgs {
     /// Data directory of a stopped server.
@@ -212,7 +214,7 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
     }
     let counts = objects.counts();
     let is_dropped = |id: &u32| !names.is_empty() && !names.contains_key(id);
-    let mut written = Vec::new();
+    let (mut written, mut collections) = (Vec::new(), BTreeMap::<u32, u64>::new());
     let tables: Vec<(u32, u64)> = counts.into_iter().filter(|(id, _)| !is_dropped(id)).collect();
     for portion in tables.chunks(TABLES_AT_ONCE) {
         let mut sinks = BTreeMap::new();
@@ -228,6 +230,10 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
                 if let Some(sink) = sinks.get_mut(&entry.table)
                     && objects.take(entry)
                 {
+                    if entry.value_type == ValueType::Collection {
+                        *collections.entry(entry.table).or_default() += 1;
+                        return;
+                    }
                     let item = Item { key: entry.key.to_vec(), value: entry.value.to_vec() };
                     failed = failed.take().or(sink.put(&item).err());
                 }
@@ -239,6 +245,13 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
         for sink in sinks.into_values() {
             sink.finish()?.0.publish()?;
         }
+    }
+    for (id, count, _) in &mut written {
+        *count -= collections.get(id).copied().unwrap_or_default();
+    }
+    let left_out = collections.values().sum();
+    if left_out > 0 {
+        eprintln!("sprat: {}", super::export::without_collections(left_out));
     }
     let table = |(id, count, file): &(u32, u64, PathBuf)| {
         json!({
@@ -254,7 +267,7 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
             print_line(&format!("table {id} ({name}): {count} objects, {}", file.display()))?;
         }
     }
-    Ok(code)
+    Ok(if left_out > 0 && code == ExitCode::SUCCESS { INCOMPLETE.into() } else { code })
 }
 
 pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {

@@ -156,6 +156,7 @@ fn field_of(text: &str, field_type: ValueType) -> Result<Field<'_>> {
             let why = || format!("{text:?} is no number, as the fields of the index are");
             text.parse::<f64>().with_context(why)?.into()
         }
+        ValueType::Collection => bail!("no index has fields of this type"),
     })
 }
 
