@@ -256,7 +256,8 @@ impl Sink<'_> {
             // The place of a collection depends on the running store's seed.
             let at = position(self.seeds[&table.0], table.0, entry.key);
             let number = self.collections.len() as u64;
-            let id = CollectionId::new(before.kind(), at, number).expect("fewer than 2^40");
+            let id = CollectionId::restored(before.kind(), at, number);
+            let id = id.expect("fewer than 2^39");
             self.collections.insert((from, before.owner()), id);
             value = id.bytes().to_vec();
         }

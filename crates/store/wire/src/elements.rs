@@ -35,6 +35,10 @@ const NUMBER_BITS: u32 = 40;
 const KIND_BITS: u32 = 8;
 pub(crate) const PLACE_BITS: u32 = u64::BITS - NUMBER_BITS - KIND_BITS;
 
+/// The least number of a collection that a backup has brought back. The others have lower ones, so
+/// that clients can make collections meanwhile.
+const RESTORED: u64 = 1 << (NUMBER_BITS - 1);
+
 /// The kind of a collection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -64,7 +68,13 @@ impl CollectionId {
     #[must_use]
     pub fn new(kind: CollectionKind, position: u64, number: u64) -> Option<Self> {
         let place = position >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS);
-        (number < 1 << NUMBER_BITS).then_some(Self(place | number << KIND_BITS | kind as u64))
+        (number < RESTORED).then_some(Self(place | number << KIND_BITS | kind as u64))
+    }
+
+    /// Returns such an id of a collection that a backup brings back.
+    #[must_use]
+    pub fn restored(kind: CollectionKind, position: u64, number: u64) -> Option<Self> {
+        Self::new(kind, position, number).map(|Self(id)| Self(id | RESTORED << KIND_BITS))
     }
 
     /// Returns the id that is the value of a head, or with which the key of an element begins;
@@ -143,11 +153,12 @@ pub fn end_of(owner: OwnerKey) -> OwnerKey {
     (u64::from_be_bytes(owner) | ((1 << KIND_BITS) - 1)).to_be_bytes()
 }
 
-/// Returns bytes below and above the keys of all collections with the place of a position.
+/// Returns bytes below and above the keys of all collections with the place of a position, except
+/// those that a backup has brought back.
 #[must_use]
 pub fn place(position: u64) -> [[u8; COLLECTION_ID_BYTES]; 2] {
     let first = position >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS);
-    [first, first | u64::MAX >> PLACE_BITS].map(u64::to_be_bytes)
+    [first, first | RESTORED << KIND_BITS].map(u64::to_be_bytes)
 }
 
 /// Returns the number of the collection to which an entry of a table of elements belongs, given the
@@ -212,9 +223,12 @@ mod tests {
         assert_eq!((owner_of(&element), number_of(&id.owner())), (Some(id.owner()), Some(7)));
         let [below, above] = place(0x1234_5678_9abc_def0);
         assert!(below < id.owner() && element[..] < above[..]);
-        assert_eq!(CollectionId::new(CollectionKind::Set, 0, 1 << 40), None);
-        let top = CollectionId::new(CollectionKind::Set, u64::MAX, (1 << 40) - 1).expect("fits");
-        assert!(top.element(&[0xff; 9])[..] < place(u64::MAX)[1][..]);
+        assert_eq!(CollectionId::new(CollectionKind::Set, 0, RESTORED), None);
+        let top = CollectionId::new(CollectionKind::Set, u64::MAX, RESTORED - 1).expect("fits");
+        let [_, above] = place(u64::MAX);
+        assert!(top.element(&[0xff; 9])[..] < above[..]);
+        let restored = CollectionId::restored(CollectionKind::Set, u64::MAX, 7).expect("fits");
+        assert!(above[..] <= restored.owner()[..] && restored.kind() == CollectionKind::Set);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Log {
     ) -> Option<CollectionId> {
         let position = self.position_of(table, key);
         let [from, to] = elements::place(position);
-        let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+        let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
         let mut last = Vec::new();
         self.scan_elements(table, &KeyRange { from, to, descending: true }, 0, 1, &mut last);
         let last = last.first().and_then(|last| elements::number_of(self.entry(*last).key));

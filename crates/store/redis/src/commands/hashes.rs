@@ -234,7 +234,8 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Result<(), Failure> {
         return Ok(());
     };
     let options = ScanOptions::parse(call, 3, false)?;
-    let limit = if call.count(id) <= SMALL { SMALL } else { options.count };
+    let is_small = call.count(id) <= SMALL;
+    let limit = if is_small { SMALL } else { options.count };
     let [first, end] = id.range();
     let known = call.server.cursors.find(cursor).filter(|last| CollectionId::of(last) == Some(id));
     let last = known.map(<[u8]>::to_vec);
@@ -250,8 +251,7 @@ pub(super) fn hscan(call: &mut Call<'_>) -> Result<(), Failure> {
             found.push((name_of(entry).to_vec(), entry.value.to_vec()));
         }
     });
-    let is_all = visited < limit || limit == SMALL;
-    let next = if is_all { 0 } else { call.server.cursors.add(&last) };
+    let next = if is_small || visited < limit { 0 } else { call.server.cursors.add(&last) };
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     call.reply.array(2 * found.len());

@@ -113,6 +113,9 @@ fn a_scan_misses_no_field_while_others_are_removed() {
     }
     assert_eq!(seen.len(), 1000);
     assert_eq!(client.say("HLEN h"), Reply::Integer(100));
+    fill(&mut client, "large", 129);
+    let page = client.say("HSCAN large 0 COUNT 128").elements();
+    assert!(page[0] != Reply::bulk("0") && page[1].clone().elements().len() == 2 * 128);
     // A cursor that the server does not know begins again.
     let page = client.say("HSCAN h 987654321 COUNT 1").elements();
     assert_eq!(page[1].clone().elements().len(), 200, "a small hash is returned at once");
