@@ -193,28 +193,11 @@ impl<'a> Call<'a> {
         Ok(self.objects.put(self.table, key, content)?)
     }
 
-    /// Makes changes that count together or not at all, of at most `len` bytes in the log.
+    /// Makes changes that count together or not at all, of at most `len` bytes in the log, and
+    /// perhaps only removals.
     pub(crate) fn together(
         &mut self,
-        len: usize,
-        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        self.in_group_of(len, false, change)
-    }
-
-    /// Removes objects, which count together or not at all, with at most `len` bytes in the log.
-    pub(crate) fn remove_together(
-        &mut self,
-        len: usize,
-        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        self.in_group_of(len, true, change)
-    }
-
-    fn in_group_of(
-        &mut self,
-        len: usize,
-        only_removes: bool,
+        (len, only_removes): (usize, bool),
         change: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.in_group {

@@ -75,19 +75,22 @@ impl Call<'_> {
     }
 
     /// Makes changes that count together or not at all to the collection of a key, which is made if
-    /// there is none. The elements that are written have at most `len` bytes in the log.
+    /// there is none. `count` elements are written, which have at most `len` bytes in the log.
     pub(crate) fn change_collection(
         &mut self,
         key: &[u8],
         kind: CollectionKind,
-        len: usize,
+        (count, len): (usize, usize),
         change: impl FnOnce(&mut Self, CollectionId) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        if let Some(id) = self.collection(key, kind, Access::Change)? {
-            return self.together(len, |call| change(call, id));
+        match self.collection(key, kind, Access::Change)? {
+            // One entry needs no group.
+            Some(id) if count == 1 => return change(self, id),
+            Some(id) => return self.together((len, false), |call| change(call, id)),
+            None => {}
         }
         let id = self.objects.new_collection(self.table, key, kind)?;
-        self.together(len + making_len(key), |call| {
+        self.together((len + making_len(key), false), |call| {
             call.put_head((call.table, key), id, NEVER)?;
             change(call, id)
         })
@@ -150,8 +153,7 @@ impl Call<'_> {
             return Ok(0);
         }
         let is_all = found.len() == self.count(id);
-        let len: usize = found.iter().map(|key| ENTRY + key.len()).sum();
-        self.remove_together(len + ENTRY + key.len(), |call| {
+        let remove = |call: &mut Self| {
             for element in &found {
                 call.objects.remove_element(call.table, element)?;
             }
@@ -159,7 +161,13 @@ impl Call<'_> {
                 call.objects.remove(call.table, key)?;
             }
             Ok(())
-        })?;
+        };
+        if found.len() == 1 && !is_all {
+            remove(self)?;
+        } else {
+            let len: usize = found.iter().map(|key| ENTRY + key.len()).sum();
+            self.together((len + ENTRY + key.len(), true), remove)?;
+        }
         self.server.changes.note(self.table, id);
         Ok(found.len())
     }
@@ -208,7 +216,7 @@ impl Call<'_> {
             elements.push((name_of(entry).to_vec(), entry.value.to_vec()));
         });
         let copy = self.objects.new_collection(table, to, id.kind())?;
-        self.together(bytes + making_len(to) + then_len, |call| {
+        self.together((bytes + making_len(to) + then_len, false), |call| {
             call.put_head((table, to), copy, expires)?;
             for (name, value) in &elements {
                 call.objects.put_element(table, &copy.element(name), value)?;
@@ -219,7 +227,7 @@ impl Call<'_> {
 }
 
 /// The largest number of elements of a collection that `COPY` and `MOVE` copy.
-pub const MAX_COPIED: usize = 16 << 10;
+const MAX_COPIED: usize = 16 << 10;
 
 /// Returns the bytes of the elements of a collection in the log, if it can be copied.
 pub(crate) fn elements_len(objects: &mut dyn Objects, table: u32, id: CollectionId) -> usize {
@@ -258,7 +266,7 @@ const MAX_CHANGES: usize = 64 << 10;
 /// the head as it is.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Number of changes so far, if anybody has ever watched a collection.
+    /// Number of changes since a client first watched a collection.
     count: u64,
     watched: bool,
     last: HashMap<(u32, CollectionId), u64>,

@@ -79,7 +79,7 @@ const EVENTS: usize = 128;
 /// times as long; the server's own clients would wait for the system call.
 const EVENT_INTERVAL: Duration = Duration::from_micros(4);
 
-/// How often it is looked whether collections are gone.
+/// How often the front asks for collections that are gone.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Pause after their elements could not be removed.

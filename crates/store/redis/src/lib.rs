@@ -26,7 +26,6 @@ mod session;
 mod sweep;
 
 pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
-pub use collections::MAX_COPIED;
 pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS};
 pub use objects::{Access, Objects, Unready};
 pub use session::{DATABASES, TableRequest, TableRequests};

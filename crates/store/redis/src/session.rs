@@ -204,8 +204,7 @@ impl Server {
 
     /// Returns a random number below `end`, which is not zero.
     pub(crate) fn random_below(&mut self, end: usize) -> usize {
-        let end = end as u64;
-        usize::try_from(self.random.draw() % end).expect("below a usize")
+        self.random.index(end)
     }
 
     /// Returns `count` random numbers below `end`, all of them different.

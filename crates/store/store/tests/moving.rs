@@ -243,6 +243,19 @@ impl Client {
         }
     }
 
+    /// Plays the coordinator until the tablet has moved.
+    fn finish(world: &mut World, order: MoveOrder) {
+        let (mut result, mut is_over) = (None, false);
+        for _ in 0..MANY_TURNS {
+            world.turn();
+            Self::coordinate(world, &mut result, &mut is_over, order);
+            if is_over {
+                return;
+            }
+        }
+        panic!("it does not move: {}", world.describe(1));
+    }
+
     fn ask(&mut self, step: Step, id: Option<OperationId>) -> Reply {
         let (key, value) = match step {
             Step::Write(key, value) => (key, vec![value; VALUE]),
@@ -459,15 +472,7 @@ fn prepared_operations_move_with_their_tablet() {
     prepare(&mut world, b"during", 2);
     let committed = decide(&mut world, 0, b"decided", 1, Decision::Commit);
     assert_eq!(committed, Some(OperationState::Committed));
-    let (mut result, mut is_over) = (None, false);
-    for _ in 0..MANY_TURNS {
-        world.turn();
-        Client::coordinate(&mut world, &mut result, &mut is_over, order);
-        if is_over {
-            break;
-        }
-    }
-    assert!(is_over, "{}", world.describe(1));
+    Client::finish(&mut world, order);
     for (key, slot) in [(&b"before"[..], 0), (b"during", 2)] {
         let state = decide(&mut world, 1, key, slot, Decision::Vote);
         assert_eq!(state, Some(OperationState::Prepared), "slot {slot}");
@@ -510,15 +515,7 @@ fn elements_of_collections_move_with_their_tablet() {
     for name in 300..320 {
         assert_eq!(put(&mut world, 0x7fff, name), Status::Ok);
     }
-    let (mut result, mut is_over) = (None, false);
-    for _ in 0..MANY_TURNS {
-        world.turn();
-        Client::coordinate(&mut world, &mut result, &mut is_over, order);
-        if is_over {
-            break;
-        }
-    }
-    assert!(is_over, "{}", world.describe(1));
+    Client::finish(&mut world, order);
     let (status, _, counters) = world.ask(1, &Request::ServerStats, None, |_| {});
     assert_eq!(status, Status::Ok);
     let name = b"collection_elements";

@@ -67,7 +67,7 @@ impl CollectionId {
     /// number is too large.
     #[must_use]
     pub fn new(kind: CollectionKind, position: u64, number: u64) -> Option<Self> {
-        let place = position >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS);
+        let place = first_of_place(position);
         (number < RESTORED).then_some(Self(place | number << KIND_BITS | kind as u64))
     }
 
@@ -157,7 +157,7 @@ pub fn end_of(owner: OwnerKey) -> OwnerKey {
 /// those that a backup has brought back.
 #[must_use]
 pub fn place(position: u64) -> [[u8; COLLECTION_ID_BYTES]; 2] {
-    let first = position >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS);
+    let first = first_of_place(position);
     [first, first | RESTORED << KIND_BITS].map(u64::to_be_bytes)
 }
 
@@ -184,7 +184,12 @@ pub fn is_owner(key: &[u8]) -> Option<bool> {
 #[must_use]
 pub fn position(key: &[u8]) -> u64 {
     let Some((id, _)) = key.split_first_chunk() else { return 0 };
-    u64::from_be_bytes(*id) >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS)
+    first_of_place(u64::from_be_bytes(*id))
+}
+
+/// Returns the first position of the place of a position, or of an id.
+fn first_of_place(position: u64) -> u64 {
+    position >> (u64::BITS - PLACE_BITS) << (u64::BITS - PLACE_BITS)
 }
 
 /// Returns the key of an element or owner record in the order of its table: elements of a sorted

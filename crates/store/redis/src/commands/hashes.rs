@@ -35,14 +35,14 @@ fn put_fields(call: &mut Call<'_>) -> Result<i64, Failure> {
         return Err(format!("ERR wrong number of arguments for '{}' command", call.name).into());
     }
     let key = call.key(1)?;
-    let mut bytes = 0;
+    let (mut count, mut bytes) = (0, 0);
     for (field, value) in pairs(call) {
         check_element(field, value)?;
-        bytes += ELEMENT + field.len() + value.len();
+        (count, bytes) = (count + 1, bytes + ELEMENT + field.len() + value.len());
     }
     let mut added = 0;
     let pairs = pairs(call);
-    call.change_collection(key, Hash, bytes, |call, id| {
+    call.change_collection(key, Hash, (count, bytes), |call, id| {
         for (field, value) in pairs {
             added += i64::from(call.put_element(id, field, value)?);
         }
@@ -67,7 +67,7 @@ pub(super) fn hmset(call: &mut Call<'_>) -> Result<(), Failure> {
 fn put_field(call: &mut Call<'_>, key: &[u8], field: &[u8], value: &[u8]) -> Result<(), Failure> {
     check_element(field, value)?;
     let bytes = ELEMENT + field.len() + value.len();
-    call.change_collection(key, Hash, bytes, |call, id| {
+    call.change_collection(key, Hash, (1, bytes), |call, id| {
         call.put_element(id, field, value).map(drop)
     })
 }

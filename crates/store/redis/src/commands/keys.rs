@@ -264,11 +264,11 @@ fn move_to(
         Some(id) if table != call.table => {
             call.copy_collection(id, (table, to), expires, bytes, remove)?;
         }
-        Some(id) => call.together(bytes + making_len(to), |call| {
+        Some(id) => call.together((bytes + making_len(to), false), |call| {
             call.put_head((table, to), id, expires)?;
             remove(call)
         })?,
-        None => call.together(bytes + ENTRY + to.len() + value.len(), |call| {
+        None => call.together((bytes + ENTRY + to.len() + value.len(), false), |call| {
             call.objects.put(table, to, Content { value: &value, value_type, expires })?;
             remove(call)
         })?,

@@ -271,7 +271,7 @@ fn put_all(call: &mut Call<'_>, may: impl Fn(bool) -> bool) -> Result<bool, Fail
         }
         bytes += ENTRY + key.len() + call.argument(at + 1).len();
     }
-    call.together(bytes, |call| {
+    call.together((bytes, false), |call| {
         (1..call.command.len())
             .step_by(2)
             .try_for_each(|at| call.put(call.key(at)?, call.argument(at + 1), NEVER))

@@ -121,37 +121,13 @@ impl<'a, D: Disk> LocalObjects<'a, D> {
         self.position = self.position.max(position);
     }
 
-    /// Changes the log by an entry of up to `len` bytes, and notes what has changed.
-    fn change(
-        &mut self,
-        (table, key): (u32, &[u8]),
-        (len, removes): (usize, bool),
-        change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
-    ) -> Result<(), Unready> {
-        self.change_log((len, removes), change)?;
-        self.master.note_change(table, key, None);
-        Ok(())
-    }
-
-    /// Changes the log by an entry of an element, and notes what has changed.
-    fn change_element(
-        &mut self,
-        (table, key): (u32, &[u8]),
-        (len, removes): (usize, bool),
-        change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
-    ) -> Result<(), Unready> {
-        self.change_log((len, removes), change)?;
-        self.master.note_element(table, key, None);
-        Ok(())
-    }
-
     /// Notes that the reply reveals which elements there are.
     fn reveals_elements(&mut self) {
         self.position = self.position.max(self.master.elements_changed_at);
     }
 
     /// Changes the log by an entry of up to `len` bytes.
-    fn change_log(
+    fn change(
         &mut self,
         (len, removes): (usize, bool),
         change: impl FnOnce(&mut Master<D>) -> Result<(), Full>,
@@ -205,19 +181,23 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
     fn put(&mut self, table: u32, key: &[u8], content: Content<'_>) -> Result<(), Unready> {
         let len = entry_len(key.len(), content.value.len(), content.expires);
         self.master.counts.writes += 1;
-        self.change((table, key), (len, false), |master| {
+        self.change((len, false), |master| {
             master.log.put_content(table, key, content, None).map(drop)
-        })
+        })?;
+        self.master.note_change(table, key, None);
+        Ok(())
     }
 
     fn remove(&mut self, table: u32, key: &[u8]) -> Result<(), Unready> {
         let len = HEADER_BYTES + key.len() + size_of::<u64>();
         self.master.counts.removes += 1;
-        self.change((table, key), (len, true), |master| {
+        self.change((len, true), |master| {
             master.log.remove(table, key)?;
             master.removed_at = master.log.position();
             Ok(())
-        })
+        })?;
+        self.master.note_change(table, key, None);
+        Ok(())
     }
 
     fn new_collection(
@@ -248,19 +228,21 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
     fn put_element(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<(), Unready> {
         let len = entry_len(key.len(), value.len(), NEVER);
         self.master.counts.writes += 1;
-        self.change_element((table, key), (len, false), |master| {
-            master.log.put(table | ELEMENTS, key, value).map(drop)
-        })
+        self.change((len, false), |master| master.log.put(table | ELEMENTS, key, value).map(drop))?;
+        self.master.note_element(table, key, None);
+        Ok(())
     }
 
     fn remove_element(&mut self, table: u32, key: &[u8]) -> Result<(), Unready> {
         let len = HEADER_BYTES + key.len() + size_of::<u64>();
         self.master.counts.removes += 1;
-        self.change_element((table, key), (len, true), |master| {
+        self.change((len, true), |master| {
             master.log.remove(table | ELEMENTS, key)?;
             master.removed_at = master.log.position();
             Ok(())
-        })
+        })?;
+        self.master.note_element(table, key, None);
+        Ok(())
     }
 
     fn count_elements(&mut self, table: u32, range: &KeyRange<'_>) -> usize {
