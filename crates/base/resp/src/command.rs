@@ -118,7 +118,7 @@ impl<'a> Command<'a> {
     }
 
     /// Returns all parts.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let bytes = self.bytes;
         self.parts.iter().map(move |part| &bytes[part.start as usize..part.end as usize])
     }

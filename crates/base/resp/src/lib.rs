@@ -29,7 +29,7 @@ pub use command::{
 };
 pub use inline::MAX_INLINE;
 pub use list::CommandList;
-pub use reply::{Protocol, ReplyWriter};
+pub use reply::{Protocol, ReplyWriter, double_text};
 
 /// Parses an integer as Redis does: no sign except `-`, no leading zeros, no spaces.
 ///

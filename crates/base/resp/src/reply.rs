@@ -76,6 +76,15 @@ impl<'a> ReplyWriter<'a> {
         self.header(':', number);
     }
 
+    /// A number with 17 significant digits.
+    pub fn double(&mut self, number: f64) {
+        let text = double_text(number);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
     /// A string of any bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.header('$', bytes.len());
@@ -120,5 +129,28 @@ impl<'a> ReplyWriter<'a> {
     /// A set of `len` replies, which must follow.
     pub fn set(&mut self, len: usize) {
         self.header(if self.protocol == Protocol::Resp2 { '*' } else { '~' }, len);
+    }
+}
+
+/// Returns a number with 17 significant digits, without zeros at the end, as C's `%.17g` does.
+#[must_use]
+pub fn double_text(number: f64) -> String {
+    const DIGITS: i32 = 17;
+    if !number.is_finite() {
+        return number.to_string().to_ascii_lowercase();
+    }
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    let text = format!("{number:.0$e}", DIGITS.unsigned_abs() as usize - 1);
+    let (digits, exponent) = text.split_once('e').expect("scientific notation");
+    let exponent: i32 = exponent.parse().expect("a number");
+    match usize::try_from(DIGITS - 1 - exponent) {
+        Ok(places) if exponent >= -4 => trimmed(&format!("{number:.places$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(digits), exponent.unsigned_abs())
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! A command that is being executed.
 
 use crate::objects::{Access, Objects, Unready};
+use crate::score::double;
 use crate::session::{DATABASES, Server, Session};
 use sprat_log::Content;
+use sprat_net::Nanos;
 use sprat_resp::{Command, ReplyWriter, integer};
 use sprat_wire::entry::{Entry, HEADER_BYTES};
 use sprat_wire::expiry::{EXPIRY_BYTES, MAX_TIME, NEVER, Time};
 use sprat_wire::value::{Number, ValueType};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Limit on the bytes of values or keys in one reply.
 pub const MAX_REPLY: usize = 16 << 20;
@@ -32,6 +35,18 @@ pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (prot
 
 /// Why a command waits whose database has no table yet.
 pub(crate) const NO_TABLE: &str = "the database's table is being made";
+
+/// The reply to a number of keys that is none.
+const NO_KEYS: &str = "ERR numkeys should be greater than 0";
+
+/// The reply to a number that must not be negative.
+pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
+
+/// Limit on the milliseconds for which a command waits: some 146 years.
+const MAX_TIMEOUT: f64 = (1_u64 << 62) as f64 / 1e6;
+
+/// Limit on the keys for which a command waits.
+pub(crate) const MAX_WAITED: usize = 1024;
 
 /// The largest number of bytes of an entry in the log, besides key and value; also of a tombstone.
 pub(crate) const ENTRY: usize = HEADER_BYTES + size_of::<u64>();
@@ -67,6 +82,9 @@ pub(crate) enum Failure {
     /// It goes on in the next iteration of the loop, from its [`Resume`], so that others are not
     /// kept waiting.
     Continue,
+    /// It waits until one of these keys has a list or a sorted set; or it still does, if there are
+    /// none.
+    Wait(Vec<Vec<u8>>),
 }
 
 impl From<Unready> for Failure {
@@ -102,7 +120,12 @@ pub(crate) struct Resume {
     pub(crate) found: Vec<Vec<u8>>,
     /// The bytes of these keys, or of the values.
     pub(crate) bytes: usize,
+    /// Until when it waits for an element, if it does.
+    pub(crate) wait: Option<Deadline>,
 }
+
+/// The end of a wait; `None` if there is none.
+pub(crate) type Deadline = Option<Nanos>;
 
 /// A command, and all that it may use.
 pub(crate) struct Call<'a> {
@@ -119,8 +142,10 @@ pub(crate) struct Call<'a> {
     /// Limit on the bytes of keys or values in the reply: [`MAX_REPLY`], or less while connections
     /// hold much memory.
     pub(crate) room: usize,
-    /// Whether a transaction executes the command, so that what it changes is in a group already.
+    /// Whether what the command changes is in a group already, for example of a transaction.
     pub(crate) in_group: bool,
+    /// The time of the loop's iteration.
+    pub(crate) now: Nanos,
 }
 
 impl<'a> Call<'a> {
@@ -157,6 +182,67 @@ impl<'a> Call<'a> {
     /// Returns an argument that must be an integer.
     pub(crate) fn integer(&self, at: usize) -> Result<i64, Failure> {
         integer(self.argument(at)).ok_or_else(|| NOT_AN_INTEGER.into())
+    }
+
+    /// Returns an argument that must be an integer from zero on.
+    ///
+    /// # Errors
+    /// It is none; `text` is the reply.
+    pub(crate) fn natural(&self, at: usize, text: &'static str) -> Result<usize, Failure> {
+        let number = integer(self.argument(at)).and_then(|number| usize::try_from(number).ok());
+        number.ok_or_else(|| text.into())
+    }
+
+    /// Returns the position of the first key, and the position behind the last one, of a command
+    /// that has the number of its keys before them.
+    ///
+    /// # Errors
+    /// The number is none.
+    pub(crate) fn numbered_keys(&self, at: usize) -> Result<(usize, usize), Failure> {
+        let count = self.natural(at, NO_KEYS)?;
+        if count == 0 {
+            return Err(NO_KEYS.into());
+        }
+        Ok((at + 1, (at + 1).saturating_add(count)))
+    }
+
+    /// Returns an argument that must be a time to wait in seconds. Zero is for ever.
+    pub(crate) fn timeout(&self, at: usize) -> Result<Deadline, Failure> {
+        let seconds =
+            double(self.argument(at)).ok_or("ERR timeout is not a float or out of range")?;
+        let millis = (seconds * 1000.0).ceil();
+        if millis < 0.0 {
+            return Err("ERR timeout is negative".into());
+        }
+        if millis >= MAX_TIMEOUT {
+            return Err("ERR timeout is out of range".into());
+        }
+        let wait = Duration::try_from_secs_f64(millis / 1000.0).expect("in range");
+        Ok((millis > 0.0).then(|| self.now + wait))
+    }
+
+    /// Waits until one of these keys has a list or a sorted set. Returns when the time is over, or
+    /// when there is no waiting, as in transactions.
+    pub(crate) fn wait_for(
+        &mut self,
+        keys: impl Iterator<Item = &'a [u8]>,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        if self.in_group {
+            return Ok(());
+        }
+        match self.resume.wait {
+            None => {
+                let keys: Vec<_> = keys.map(<[u8]>::to_vec).collect();
+                if keys.len() > MAX_WAITED {
+                    return Err(format!("ERR a command waits for up to {MAX_WAITED} keys").into());
+                }
+                self.resume.wait = Some(until);
+                Err(Failure::Wait(keys))
+            }
+            Some(until) if until.is_some_and(|until| until <= self.now) => Ok(()),
+            Some(_) => Err(Failure::Wait(Vec::new())),
+        }
     }
 
     /// Returns an argument that must be an integer of 32 bits.
@@ -201,10 +287,13 @@ impl<'a> Call<'a> {
         change: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.in_group {
+            self.objects.check_room(len)?;
             return change(self);
         }
         self.objects.begin(len, only_removes)?;
+        self.in_group = true;
         let done = change(self);
+        self.in_group = false;
         self.objects.end();
         done
     }

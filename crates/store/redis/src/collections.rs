@@ -4,12 +4,13 @@
 use crate::call::{Call, ENTRY, Failure, TOO_LONG};
 use crate::objects::{Access, Objects};
 use sprat_log::Content;
-use sprat_wire::elements::{COLLECTION_ID_BYTES, CollectionId, CollectionKind};
+use sprat_wire::elements::{COLLECTION_ID_BYTES, CollectionId, CollectionKind, sort_key};
 use sprat_wire::entry::Entry;
 use sprat_wire::expiry::{NEVER, Time};
 use sprat_wire::order::KeyRange;
 use sprat_wire::value::ValueType;
 use sprat_wire::{MAX_KEY, MAX_VALUE};
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Bound;
 
@@ -47,12 +48,59 @@ pub(crate) fn name_of<'a>(entry: &Entry<'a>) -> &'a [u8] {
     &entry.key[COLLECTION_ID_BYTES..]
 }
 
-/// Passes the range of the keys of all elements of a collection to `act`.
-pub(crate) fn with_range<T>(id: CollectionId, act: impl FnOnce(&KeyRange<'_>) -> T) -> T {
-    let [first, end] = id.range();
-    let (from, to) = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
-    act(&KeyRange { from, to, descending: false })
+/// An element: the name behind the collection's id in its key, and its value.
+pub(crate) type Element = (Vec<u8>, Vec<u8>);
+
+/// A range of elements by their [keys](sort_key), in one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) from: Bound<Vec<u8>>,
+    pub(crate) to: Bound<Vec<u8>>,
+    pub(crate) descending: bool,
 }
+
+impl Span {
+    /// All elements of a collection.
+    pub(crate) fn of(id: CollectionId) -> Self {
+        let [first, end] = id.range().map(Vec::from);
+        Self { from: Bound::Included(first), to: Bound::Excluded(end), descending: false }
+    }
+
+    /// The same elements, the last one first if `descending`.
+    pub(crate) fn directed(self, descending: bool) -> Self {
+        Self { descending, ..self }
+    }
+
+    /// Leaves out an element with this key, and those before it.
+    pub(crate) fn begin_after(&mut self, key: Vec<u8>) {
+        let begin = if self.descending { &mut self.to } else { &mut self.from };
+        *begin = Bound::Excluded(key);
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        let Self { from, to, descending } = self;
+        let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        KeyRange { from, to, descending: *descending }
+    }
+
+    /// Passes up to `limit` of the elements to `visit`, after the first `skip`.
+    pub(crate) fn visit(
+        &self,
+        objects: &mut dyn Objects,
+        table: u32,
+        skip_and_limit: (usize, usize),
+        visit: &mut dyn FnMut(&Entry<'_>),
+    ) {
+        objects.visit_elements(table, &self.range(), skip_and_limit, visit);
+    }
+}
+
+/// Limits on the elements that are copied at once while all are looked at.
+const PAGE: usize = 256;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Limit on the bytes of elements that a command moves, removes or copies.
+const MAX_COPIED: usize = 16 << 20;
 
 impl Call<'_> {
     /// Finds the collection of a key; `None` if there is no such key.
@@ -105,7 +153,12 @@ impl Call<'_> {
     ) -> Result<(), Failure> {
         let content = Content { value: &id.bytes(), value_type: ValueType::Collection, expires };
         self.objects.put_element(table, &id.owner(), key)?;
-        Ok(self.objects.put(table, key, content)?)
+        self.objects.put(table, key, content)?;
+        if matches!(id.kind(), CollectionKind::List | CollectionKind::SortedSet) {
+            let database = self.server.tables.iter().position(|its| *its == Some(table));
+            self.server.waiting.note(database.expect("a database's table"), key);
+        }
+        Ok(())
     }
 
     /// Finds an element of a collection.
@@ -142,9 +195,9 @@ impl Call<'_> {
     ) -> Result<usize, Failure> {
         let mut found: Vec<Vec<u8>> = Vec::new();
         for name in names.filter(|name| name.len() <= MAX_NAME) {
-            let key = id.element(name);
-            if self.objects.find_element(self.table, &key).is_some() {
-                found.push(key);
+            let element = id.element(name);
+            if self.objects.find_element(self.table, &element).is_some() {
+                found.push(element);
             }
         }
         found.sort_unstable();
@@ -152,41 +205,156 @@ impl Call<'_> {
         if found.is_empty() {
             return Ok(0);
         }
-        let is_all = found.len() == self.count(id);
+        self.server.changes.note(self.table, id);
+        if found.len() == self.count(id) {
+            // The elements of a collection without a head are removed later.
+            self.objects.remove(self.table, key)?;
+            return Ok(found.len());
+        }
         let remove = |call: &mut Self| {
-            for element in &found {
+            found.iter().try_for_each(|element| {
                 call.objects.remove_element(call.table, element)?;
-            }
-            if is_all {
-                call.objects.remove(call.table, key)?;
-            }
-            Ok(())
+                Ok(())
+            })
         };
-        if found.len() == 1 && !is_all {
+        if found.len() == 1 {
             remove(self)?;
         } else {
-            let len: usize = found.iter().map(|key| ENTRY + key.len()).sum();
-            self.together((len + ENTRY + key.len(), true), remove)?;
+            let len: usize = found.iter().map(|element| ENTRY + element.len()).sum();
+            self.together((len, true), remove)?;
         }
-        self.server.changes.note(self.table, id);
         Ok(found.len())
     }
 
     /// Returns the number of elements of a collection.
     pub(crate) fn count(&mut self, id: CollectionId) -> usize {
-        with_range(id, |range| self.objects.count_elements(self.table, range))
+        self.count_in(&Span::of(id))
     }
 
-    /// Passes up to `limit` elements of a collection to `visit`, in order, after the first `skip`.
+    /// Returns the number of elements in a range.
+    pub(crate) fn count_in(&mut self, span: &Span) -> usize {
+        self.objects.count_elements(self.table, &span.range())
+    }
+
+    /// Passes up to `limit` elements in a range to `visit`, after the first `skip`.
     pub(crate) fn visit(
         &mut self,
-        id: CollectionId,
+        span: &Span,
         (skip, limit): (usize, usize),
         visit: &mut dyn FnMut(&Entry<'_>),
     ) {
-        with_range(id, |range| {
-            self.objects.visit_elements(self.table, range, (skip, limit), visit);
+        self.objects.visit_elements(self.table, &span.range(), (skip, limit), visit);
+    }
+
+    /// Returns up to `limit` elements in a range, after the first `skip`.
+    ///
+    /// # Errors
+    /// They have too many bytes.
+    pub(crate) fn elements(
+        &mut self,
+        span: &Span,
+        skip_and_limit: (usize, usize),
+    ) -> Result<Vec<Element>, Failure> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        self.visit(span, skip_and_limit, &mut |entry| {
+            bytes += ELEMENT + entry.key.len() + entry.value.len();
+            if bytes <= MAX_COPIED {
+                found.push((name_of(entry).to_vec(), entry.value.to_vec()));
+            }
         });
+        if bytes <= MAX_COPIED {
+            return Ok(found);
+        }
+        let name = self.name.to_ascii_uppercase();
+        Err(format!("ERR {name} of {bytes} bytes at once; the limit is {MAX_COPIED}").into())
+    }
+
+    /// Passes the elements in a range to `act`, until it returns `false`.
+    pub(crate) fn each_element(
+        &mut self,
+        mut span: Span,
+        mut act: impl FnMut(&mut Self, Element) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        loop {
+            let (mut page, mut bytes, mut last) = (Vec::new(), 0, None);
+            self.visit(&span, (0, PAGE), &mut |entry| {
+                if bytes < PAGE_BYTES {
+                    bytes += entry.key.len() + entry.value.len();
+                    page.push((name_of(entry).to_vec(), entry.value.to_vec()));
+                    last = sort_key(entry.key, entry.value).map(Cow::into_owned);
+                }
+            });
+            let is_last = page.len() < PAGE && bytes < PAGE_BYTES;
+            for element in page {
+                if !act(self, element)? {
+                    return Ok(());
+                }
+            }
+            match last {
+                Some(last) if !is_last => span.begin_after(last),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes up to `limit` elements in a range, after the first `skip`, all or none, and the
+    /// collection with the last one. Returns their number.
+    pub(crate) fn remove_span(
+        &mut self,
+        key: &[u8],
+        id: CollectionId,
+        span: &Span,
+        (skip, limit): (usize, usize),
+    ) -> Result<usize, Failure> {
+        if limit == self.count(id) {
+            self.server.changes.note(self.table, id);
+            self.objects.remove(self.table, key)?;
+            return Ok(limit);
+        }
+        self.check_count(limit)?;
+        let found = self.elements(span, (skip, limit))?;
+        self.remove_elements(key, id, found.iter().map(|(name, _)| name.as_slice()))
+    }
+
+    /// Makes a collection of these elements for a key that was looked for, perhaps of another
+    /// database's table, and together with that does `then`, which needs `then_len` bytes of the
+    /// log.
+    pub(crate) fn make_collection(
+        &mut self,
+        (table, key): (u32, &[u8]),
+        (kind, expires): (CollectionKind, Time),
+        elements: &[Element],
+        then_len: usize,
+        then: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let len = |(name, value): &Element| ELEMENT + name.len() + value.len();
+        let bytes: usize = elements.iter().map(len).sum();
+        let id = self.objects.new_collection(table, key, kind)?;
+        self.together((bytes + making_len(key) + then_len, false), |call| {
+            call.put_head((table, key), id, expires)?;
+            for (name, value) in elements {
+                call.objects.put_element(table, &id.element(name), value)?;
+            }
+            then(call)
+        })
+    }
+
+    /// Replaces what a key has by a collection of these elements, or by nothing if there are none.
+    pub(crate) fn store(
+        &mut self,
+        key: &[u8],
+        kind: CollectionKind,
+        elements: &[Element],
+    ) -> Result<(), Failure> {
+        let exists = self.find(key, Access::Change)?.is_some();
+        if !elements.is_empty() {
+            self.check_count(elements.len())?;
+            return self.make_collection((self.table, key), (kind, NEVER), elements, 0, |_| Ok(()));
+        }
+        if exists {
+            self.objects.remove(self.table, key)?;
+        }
+        Ok(())
     }
 
     /// Copies a collection to a key that was looked for, perhaps of another database's table, and
@@ -197,44 +365,52 @@ impl Call<'_> {
     pub(crate) fn copy_collection(
         &mut self,
         id: CollectionId,
-        (table, to): (u32, &[u8]),
+        to: (u32, &[u8]),
         expires: Time,
         then_len: usize,
         then: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let name = self.name.to_ascii_uppercase();
         let count = self.count(id);
-        if count > MAX_COPIED {
-            return Err(format!(
-                "ERR {name} of a collection with {count} elements; the limit is {MAX_COPIED}"
-            )
-            .into());
+        self.check_count(count)?;
+        let elements = self.elements(&Span::of(id), (0, count))?;
+        self.make_collection(to, (id.kind(), expires), &elements, then_len, then)
+    }
+
+    /// Checks that a command may write or remove this number of elements that are not among its
+    /// arguments.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub(crate) fn check_count(&self, count: usize) -> Result<(), Failure> {
+        if count <= MAX_AT_ONCE {
+            return Ok(());
         }
-        let bytes = elements_len(self.objects, self.table, id);
-        let mut elements = Vec::new();
-        self.visit(id, (0, count), &mut |entry| {
-            elements.push((name_of(entry).to_vec(), entry.value.to_vec()));
-        });
-        let copy = self.objects.new_collection(table, to, id.kind())?;
-        self.together((bytes + making_len(to) + then_len, false), |call| {
-            call.put_head((table, to), copy, expires)?;
-            for (name, value) in &elements {
-                call.objects.put_element(table, &copy.element(name), value)?;
-            }
-            then(call)
-        })
+        let name = self.name.to_ascii_uppercase();
+        Err(format!("ERR {name} of {count} elements at once; the limit is {MAX_AT_ONCE}").into())
     }
 }
 
-/// The largest number of elements of a collection that `COPY` and `MOVE` copy.
-const MAX_COPIED: usize = 16 << 10;
+/// The largest number of elements that a command writes or removes which are not among its
+/// arguments.
+pub(crate) const MAX_AT_ONCE: usize = 16 << 10;
 
-/// Returns the bytes of the elements of a collection in the log, if it can be copied.
-pub(crate) fn elements_len(objects: &mut dyn Objects, table: u32, id: CollectionId) -> usize {
-    let mut bytes = 0;
-    let mut add = |entry: &Entry<'_>| bytes += ENTRY + entry.key.len() + entry.value.len();
-    with_range(id, |range| objects.visit_elements(table, range, (0, MAX_COPIED), &mut add));
-    bytes
+/// Returns the bytes of an element in the log, at most.
+pub(crate) fn element_len(entry: &Entry<'_>) -> usize {
+    ENTRY + entry.key.len() + entry.value.len()
+}
+
+/// Passes the first `limit` elements of a collection to `visit`, and as many of the last.
+pub(crate) fn visit_ends(
+    objects: &mut dyn Objects,
+    table: u32,
+    id: CollectionId,
+    limit: usize,
+    visit: &mut dyn FnMut(&Entry<'_>),
+) {
+    let span = Span::of(id);
+    let rest = objects.count_elements(table, &span.range()).saturating_sub(limit);
+    span.visit(objects, table, (0, limit), visit);
+    span.directed(true).visit(objects, table, (0, limit.min(rest)), visit);
 }
 
 /// Returns the bytes of the head and the owner record of a key's collection in the log.
@@ -286,7 +462,7 @@ impl Changes {
         self.last.get(&(table, id)).copied().unwrap_or(self.forgotten) > since
     }
 
-    fn note(&mut self, table: u32, id: CollectionId) {
+    pub(crate) fn note(&mut self, table: u32, id: CollectionId) {
         if !self.watched {
             return;
         }

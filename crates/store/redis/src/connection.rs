@@ -22,6 +22,8 @@ pub(crate) struct Unfinished {
     pub(crate) reply: Vec<u8>,
     /// The log position for which the reply must wait.
     pub(crate) position: u64,
+    /// Bytes of memory for the keys for which it waits.
+    pub(crate) waits: usize,
 }
 
 /// Why a connection's next command is not executed, nor more received from it.
@@ -31,6 +33,8 @@ pub(crate) enum Pause {
     Full,
     /// Its turn comes later.
     Later,
+    /// Its command waits for an element.
+    Element,
 }
 
 #[derive(Debug)]
@@ -59,12 +63,12 @@ pub(crate) struct Connection {
 
 impl Unfinished {
     pub(crate) fn new(until: Nanos) -> Self {
-        Self { until, resume: Resume::default(), reply: Vec::new(), position: 0 }
+        Self { until, resume: Resume::default(), reply: Vec::new(), position: 0, waits: 0 }
     }
 
     /// Returns the bytes of memory that it holds.
     fn held(&self) -> usize {
-        self.resume.bytes + self.reply.capacity()
+        self.resume.bytes + self.reply.capacity() + self.waits
     }
 }
 

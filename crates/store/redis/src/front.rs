@@ -187,8 +187,9 @@ impl Front {
     pub fn next_deadline(&self) -> Option<Nanos> {
         let later = self.later.iter().map(|(again, _)| *again);
         let stalls = (self.server.connections > 0).then_some(self.stalls_at);
+        let waits = self.server.waiting.deadline();
         let ready = (!self.ready.is_empty()).then_some(Nanos(0));
-        later.chain(stalls).chain(self.pause).chain(ready).chain([self.sweep_at]).min()
+        later.chain(stalls).chain(waits).chain(self.pause).chain(ready).chain([self.sweep_at]).min()
     }
 
     /// Answers a request for the table of a database. A database that was to become empty may have
@@ -232,6 +233,8 @@ impl Front {
             worked = true;
             executed += self.serve(slot, now, objects);
         }
+        self.server.waiting.end(now);
+        self.serve_woken(now, objects);
         if now >= self.stalls_at {
             self.stalls_at = now + STALL_INTERVAL;
             self.end_stalls(now);
@@ -309,7 +312,8 @@ impl Front {
                 slot => {
                     let slot = usize::try_from(slot).expect("a slot");
                     let flags = event.flags;
-                    if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+                    // `RDHUP` is asked for while a command waits: its client has gone.
+                    if flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP) {
                         self.close(slot);
                     }
                     if flags.contains(EventFlags::OUT) {
@@ -439,7 +443,24 @@ impl Front {
             } else if !self.execute_next(slot, connection, now, objects) {
                 return;
             }
+            self.serve_woken(now, objects);
             *left = left.saturating_sub(1);
+        }
+    }
+
+    /// Executes the commands again that have waited for what the last command has made. The client
+    /// of that command may take it back with its next one.
+    fn serve_woken(&mut self, now: Nanos, objects: &mut dyn Objects) {
+        while let Some(slot) = self.server.waiting.take_woken() {
+            let mut connection = self.connections[slot].take().expect("it waits");
+            self.held -= connection.held();
+            connection.pause = None;
+            self.execute_next(slot, &mut connection, now, objects);
+            if connection.pause.is_none() {
+                self.ready.push_back(slot);
+            }
+            self.sendable.push(slot);
+            self.put_back(slot, connection, true);
         }
     }
 
@@ -515,9 +536,15 @@ impl Front {
                 table: table.unwrap_or_default(),
                 room: if self.held > MAX_HELD { LITTLE_HELD } else { MAX_REPLY },
                 in_group: false,
+                now,
             }),
         };
         attempt.position = attempt.position.max(objects.take_position());
+        let is_done =
+            matches!(done, Ok(()) | Err(Failure::Error(_) | Failure::Unready(Unready::Refused(_))));
+        if is_done && attempt.resume.wait.is_some() {
+            self.server.waiting.remove(slot);
+        }
         let (again, reason) = match done {
             Ok(()) => {
                 self.server.commands += 1;
@@ -540,6 +567,15 @@ impl Front {
                 attempt.until = now + PATIENCE;
                 (now, "it takes long")
             }
+            Err(Failure::Wait(keys)) => {
+                attempt.until = now + PATIENCE;
+                // The keys are kept twice.
+                attempt.waits += 2 * keys.iter().map(Vec::len).sum::<usize>();
+                self.server.waiting.add(slot, database, keys, attempt.resume.wait.flatten());
+                *unfinished = Some(attempt);
+                connection.pause = Some(Pause::Element);
+                return true;
+            }
             Err(Failure::Unready(Unready::Later(reason))) => (now + RETRY, reason),
             Err(Failure::Unready(Unready::NoTable)) => {
                 self.server.tables[database] = None;
@@ -553,6 +589,7 @@ impl Front {
         };
         if now >= attempt.until {
             replies.truncate(begin);
+            self.server.waiting.remove(slot);
             if info.name == "exec" {
                 session.end_transaction();
             }
@@ -687,6 +724,7 @@ impl Front {
         let mut interest = EventFlags::empty();
         interest
             .set(EventFlags::IN, !is_done && !connection.has_ended && connection.pause.is_none());
+        interest.set(EventFlags::RDHUP, connection.pause == Some(Pause::Element));
         interest.set(EventFlags::OUT, connection.is_blocked);
         if interest != connection.interest {
             let data = EventData::new_u64(slot as u64);
@@ -702,6 +740,7 @@ impl Front {
             self.held -= connection.held();
             let subscriptions = &mut connection.session.subscriptions;
             self.server.channels.unsubscribe_all(slot, subscriptions);
+            self.server.waiting.remove(slot);
             self.server.connections -= 1;
             self.free.push(slot);
             // While the disk is slow, clients may come and go.

@@ -9,8 +9,9 @@
 //! - `front`: connections, and which of them has its turn.
 //! - `connection`: what one connection receives and sends.
 //! - `commands`: the commands. `call`: what a command may use.
-//! - `collections`: hashes and their elements. `sweep`: removes the elements of those that are
-//!   gone.
+//! - `collections`: hashes, lists, sets and sorted sets, and their elements. `label`: the order of
+//!   lists. `score`: that of sorted sets. `sweep`: removes the elements of collections that are
+//!   gone. `waiting`: clients that wait for an element.
 //! - `channels`: subscriptions, and the messages to subscribers.
 
 mod call;
@@ -21,9 +22,12 @@ mod connection;
 mod extended;
 mod front;
 mod glob;
+mod label;
 mod objects;
+mod score;
 mod session;
 mod sweep;
+mod waiting;
 
 pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
 pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS};

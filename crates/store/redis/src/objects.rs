@@ -65,6 +65,15 @@ pub trait Objects {
     /// [`Unready`] when there is no room for them now.
     fn begin(&mut self, len: usize, only_removes: bool) -> Result<(), Unready>;
 
+    /// Returns the largest number of bytes of a group.
+    fn most_at_once(&self) -> usize;
+
+    /// Checks that a group that was begun has room for `len` bytes of changes.
+    ///
+    /// # Errors
+    /// [`Unready`] when it has not.
+    fn check_room(&mut self, len: usize) -> Result<(), Unready>;
+
     /// Ends the group that was begun.
     fn end(&mut self);
 

@@ -3,6 +3,7 @@
 use crate::channels::{Channels, Subscriptions};
 use crate::collections::{Changes, Cursors};
 use crate::sweep::Sweep;
+use crate::waiting::Waiting;
 use sprat_chance::Chance;
 use sprat_resp::{CommandList, Protocol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,7 @@ pub(crate) struct Server {
     pub(crate) changes: Changes,
     pub(crate) cursors: Cursors,
     pub(crate) sweep: Sweep,
+    pub(crate) waiting: Waiting,
     /// For `RANDOMKEY` and the like.
     random: Chance,
 }
@@ -182,6 +184,7 @@ impl Server {
             changes: Changes::default(),
             cursors: Cursors::default(),
             sweep: Sweep::default(),
+            waiting: Waiting::default(),
             random: Chance::new(seed),
         }
     }

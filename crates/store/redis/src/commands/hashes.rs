@@ -1,26 +1,14 @@
 //! Commands on hashes.
 
-use super::keys::{ScanOptions, scan_cursor};
+use super::elements::{self, reply_each};
 use super::strings::{NOT_A_FLOAT, length};
-use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX};
-use crate::collections::{ELEMENT, check_element, name_of, with_range};
+use crate::call::{Call, Failure};
+use crate::collections::{ELEMENT, Span, check_element, name_of};
 use crate::extended::{Extended, MAX_SUM};
 use crate::objects::Access;
-use sprat_resp::{Protocol, integer};
+use sprat_resp::integer;
 use sprat_wire::elements::CollectionId;
 use sprat_wire::elements::CollectionKind::Hash;
-use sprat_wire::entry::Entry;
-use sprat_wire::order::KeyRange;
-use std::ops::Bound;
-
-/// The largest number of elements of a collection that a scan returns at once, whatever its count.
-const SMALL: usize = 128;
-
-/// Limit on the number of fields that are asked for with their values, in either direction.
-const MOST: i64 = i64::MAX / 2;
-
-/// Bytes that a reply of many parts has for each of them, at least.
-const PART: usize = 8;
 
 /// Returns the fields and values of a command that has them in turns from argument 2 on.
 fn pairs<'a>(call: &Call<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
@@ -121,11 +109,7 @@ pub(super) fn hmget(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 pub(super) fn hlen(call: &mut Call<'_>) -> Result<(), Failure> {
-    let key = call.key(1)?;
-    let id = call.collection(key, Hash, Access::Read)?;
-    let count = id.map_or(0, |id| call.count(id));
-    call.reply.integer(length(count));
-    Ok(())
+    elements::count(call, Hash)
 }
 
 pub(super) fn hstrlen(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -138,21 +122,11 @@ pub(super) fn hstrlen(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 pub(super) fn hexists(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (key, field) = (call.key(1)?, call.argument(2));
-    let id = call.collection(key, Hash, Access::Read)?;
-    let exists = id.is_some_and(|id| call.element(id, field).is_some());
-    call.reply.integer(exists.into());
-    Ok(())
+    elements::exists(call, Hash)
 }
 
 pub(super) fn hdel(call: &mut Call<'_>) -> Result<(), Failure> {
-    let key = call.key(1)?;
-    let removed = match call.collection(key, Hash, Access::Change)? {
-        Some(id) => call.remove_elements(key, id, call.command.iter().skip(2))?,
-        None => 0,
-    };
-    call.reply.integer(length(removed));
-    Ok(())
+    elements::remove(call, Hash)
 }
 
 /// Replies with the fields, the values, or both.
@@ -165,24 +139,14 @@ fn reply_all(call: &mut Call<'_>, fields: bool, values: bool) -> Result<(), Fail
         false => call.reply.array(count),
     }
     let Some(id) = id else { return Ok(()) };
-    let (room, mut bytes) = (call.room, 0);
-    let Call { objects, reply, table, .. } = call;
-    let mut add = |part: &[u8]| {
-        bytes += PART + part.len();
-        if bytes <= room {
-            reply.bulk(part);
-        }
-    };
-    let mut visit = |entry: &Entry<'_>| {
+    reply_each(call, &Span::of(id), (0, count), |reply, entry| {
         if fields {
-            add(name_of(entry));
+            reply.bulk(name_of(entry));
         }
         if values {
-            add(entry.value);
+            reply.bulk(entry.value);
         }
-    };
-    with_range(id, |range| objects.visit_elements(*table, range, (0, count), &mut visit));
-    call.add_to_reply(bytes)
+    })
 }
 
 pub(super) fn hkeys(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -225,107 +189,9 @@ pub(super) fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 pub(super) fn hscan(call: &mut Call<'_>) -> Result<(), Failure> {
-    let cursor = scan_cursor(call, 2)?;
-    let key = call.key(1)?;
-    let Some(id) = call.collection(key, Hash, Access::Read)? else {
-        call.reply.array(2);
-        call.reply.bulk(b"0");
-        call.reply.array(0);
-        return Ok(());
-    };
-    let options = ScanOptions::parse(call, 3, false)?;
-    let is_small = call.count(id) <= SMALL;
-    let limit = if is_small { SMALL } else { options.count };
-    let [first, end] = id.range();
-    let known = call.server.cursors.find(cursor).filter(|last| CollectionId::of(last) == Some(id));
-    let last = known.map(<[u8]>::to_vec);
-    let from = last.as_deref().map_or(Bound::Included(&first[..]), Bound::Excluded);
-    let range = KeyRange { from, to: Bound::Excluded(&end[..]), descending: false };
-    let (mut visited, mut last, mut found) = (0, Vec::new(), Vec::new());
-    call.objects.visit_elements(call.table, &range, (0, limit), &mut |entry| {
-        visited += 1;
-        if visited == limit {
-            last = entry.key.to_vec();
-        }
-        if options.wants(name_of(entry)) {
-            found.push((name_of(entry).to_vec(), entry.value.to_vec()));
-        }
-    });
-    let next = if is_small || visited < limit { 0 } else { call.server.cursors.add(&last) };
-    call.reply.array(2);
-    call.reply.bulk(next.to_string().as_bytes());
-    call.reply.array(2 * found.len());
-    for (field, value) in &found {
-        call.add_to_reply(field.len() + value.len())?;
-        call.reply.bulk(field);
-        call.reply.bulk(value);
-    }
-    Ok(())
+    elements::scan(call, Hash)
 }
 
 pub(super) fn hrandfield(call: &mut Call<'_>) -> Result<(), Failure> {
-    let count = match call.command.get(2) {
-        Some(count) => Some(integer(count).ok_or(NOT_AN_INTEGER)?),
-        None => None,
-    };
-    if count == Some(i64::MIN) {
-        let range = format!("value must between -{} and {0}", i64::MAX);
-        return Err(format!("ERR value is out of range, {range}").into());
-    }
-    let with_values = match (call.command.len(), call.command.get(3)) {
-        (..=3, _) => false,
-        (4, Some(option)) if option.eq_ignore_ascii_case(b"withvalues") => true,
-        _ => return Err(SYNTAX.into()),
-    };
-    if with_values && count.is_some_and(|count| !(-MOST..=MOST).contains(&count)) {
-        return Err("ERR value is out of range".into());
-    }
-    let key = call.key(1)?;
-    let id = call.collection(key, Hash, Access::Read)?;
-    let len = id.map_or(0, |id| call.count(id));
-    let Some(count) = count else {
-        match id {
-            Some(id) => {
-                let at = call.server.random_below(len);
-                let (field, _) = field_at(call, id, at);
-                call.reply.bulk(&field);
-            }
-            None => call.reply.null(),
-        }
-        return Ok(());
-    };
-    let Some(id) = id else {
-        call.reply.array(0);
-        return Ok(());
-    };
-    let wanted = usize::try_from(count.unsigned_abs()).expect("within a usize");
-    let distinct = (count >= 0).then(|| call.server.random_distinct(wanted.min(len), len));
-    let wanted = distinct.as_ref().map_or(wanted, Vec::len);
-    let in_pairs = with_values && call.session.protocol == Protocol::Resp3;
-    call.reply.array(if with_values && !in_pairs { 2 * wanted } else { wanted });
-    for index in 0..wanted {
-        let at = match &distinct {
-            Some(ranks) => ranks[index],
-            None => call.server.random_below(len),
-        };
-        let (field, value) = field_at(call, id, at);
-        call.add_to_reply(PART + field.len() + if with_values { value.len() } else { 0 })?;
-        if in_pairs {
-            call.reply.array(2);
-        }
-        call.reply.bulk(&field);
-        if with_values {
-            call.reply.bulk(&value);
-        }
-    }
-    Ok(())
-}
-
-/// Returns a field and its value by the number of fields before it.
-fn field_at(call: &mut Call<'_>, id: CollectionId, at: usize) -> (Vec<u8>, Vec<u8>) {
-    let mut found = None;
-    call.visit(id, (at, 1), &mut |entry| {
-        found = Some((name_of(entry).to_vec(), entry.value.to_vec()));
-    });
-    found.expect("there are more fields")
+    elements::random(call, Hash, Some("withvalues"))
 }

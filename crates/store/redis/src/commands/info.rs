@@ -167,6 +167,7 @@ fn sections(call: &Call<'_>) -> Vec<Section> {
     let clients = vec![
         line("connected_clients", &server.connections),
         line("maxclients", &crate::front::MAX_CONNECTIONS),
+        line("blocked_clients", &server.waiting.len()),
     ];
     let persistence = vec![
         line("loading", &0),

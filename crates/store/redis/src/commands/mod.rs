@@ -2,9 +2,13 @@
 
 mod channels;
 mod connection;
+mod elements;
 mod hashes;
 mod info;
 mod keys;
+mod lists;
+mod sets;
+mod sorted;
 mod strings;
 mod transactions;
 
@@ -13,7 +17,7 @@ pub(crate) use transactions::{is_queued, queue};
 
 use crate::call::{Call, Failure};
 use crate::session::Session;
-use sprat_resp::Command;
+use sprat_resp::{Command, integer};
 
 /// A command.
 pub(crate) struct CommandInfo {
@@ -26,6 +30,8 @@ pub(crate) struct CommandInfo {
     /// Which parts are keys: the first, the last (from the end if negative), and the step. Zeros if
     /// none is.
     pub(crate) keys: (i32, i32, i32),
+    /// Which part is the number of more keys, which follow it; zero if none is.
+    pub(crate) numbered_at: usize,
     /// Whether it uses the session's database.
     pub(crate) uses_database: bool,
     /// Whether it is a command on elements of a collection.
@@ -43,7 +49,16 @@ impl CommandInfo {
             1.. => at(last) + 1,
             ..0 => (command.len() + 1).saturating_sub(at(-last)),
         };
-        (at(first)..end.min(command.len())).step_by(at(step).max(1))
+        let placed = (at(first)..end.min(command.len())).step_by(at(step).max(1));
+        let numbered = match self.numbered_at {
+            0 => 0..0,
+            at => {
+                let count = command.get(at).and_then(integer).unwrap_or_default();
+                let count = usize::try_from(count).unwrap_or_default();
+                at + 1..command.len().min((at + 1).saturating_add(count))
+            }
+        };
+        placed.chain(numbered)
     }
 }
 
@@ -54,10 +69,18 @@ const FAST_WRITE: &[&str] = &["write", "denyoom", "fast"];
 const FREE: &[&str] = &["write", "fast"];
 const SERVER: &[&str] = &["loading", "stale", "fast"];
 
+const BLOCKING: &[&str] = &["write", "blocking"];
+const NUMBERED_READ: &[&str] = &["readonly", "movablekeys"];
+const NUMBERED_WRITE: &[&str] = &["write", "movablekeys"];
+const NUMBERED_STORE: &[&str] = &["write", "denyoom", "movablekeys"];
+const NUMBERED_BLOCKING: &[&str] = &["write", "blocking", "movablekeys"];
+
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const TWO_KEYS: (i32, i32, i32) = (1, 2, 1);
+/// All but the last part, which is a timeout.
+const KEYS_BEFORE_TIMEOUT: (i32, i32, i32) = (1, -2, 1);
 /// Keys and values in turns.
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
@@ -69,7 +92,16 @@ const fn keyed(
     keys: (i32, i32, i32),
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo { name, arity, flags, keys, uses_database: true, is_collection: false, run }
+    CommandInfo {
+        name,
+        arity,
+        flags,
+        keys,
+        numbered_at: 0,
+        uses_database: true,
+        is_collection: false,
+        run,
+    }
 }
 
 /// A command on elements of the collection of a key.
@@ -80,6 +112,33 @@ const fn on_elements(
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
     CommandInfo { is_collection: true, ..keyed(name, arity, flags, ONE_KEY, run) }
+}
+
+/// A command on elements of the collections of several keys.
+const fn on_several(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    keys: (i32, i32, i32),
+    run: fn(&mut Call<'_>) -> Result<(), Failure>,
+) -> CommandInfo {
+    CommandInfo { is_collection: true, ..keyed(name, arity, flags, keys, run) }
+}
+
+/// A command that has the number of its keys before them.
+const fn numbered(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    numbered_at: usize,
+    run: fn(&mut Call<'_>) -> Result<(), Failure>,
+) -> CommandInfo {
+    CommandInfo { numbered_at, ..on_several(name, arity, flags, NO_KEY, run) }
+}
+
+/// A command that gives a key what it makes of others, of which it has the number before them.
+const fn storing(name: &'static str, run: fn(&mut Call<'_>) -> Result<(), Failure>) -> CommandInfo {
+    CommandInfo { keys: ONE_KEY, ..numbered(name, -4, NUMBERED_STORE, 2, run) }
 }
 
 /// A command on the session or the server.
@@ -93,6 +152,7 @@ const fn plain(
         arity,
         flags: SERVER,
         keys: NO_KEY,
+        numbered_at: 0,
         uses_database: false,
         is_collection: false,
         run,
@@ -103,6 +163,26 @@ const fn plain(
 pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("append", 3, FAST_WRITE, ONE_KEY, strings::append),
     plain("auth", -2, connection::auth),
+    on_several("blmove", 6, &["write", "denyoom", "blocking"], TWO_KEYS, lists::blmove),
+    numbered("blmpop", -5, NUMBERED_BLOCKING, 2, lists::blmpop),
+    on_several("blpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::blpop),
+    on_several("brpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::brpop),
+    on_several("brpoplpush", 4, &["write", "denyoom", "blocking"], TWO_KEYS, lists::brpoplpush),
+    numbered("bzmpop", -5, NUMBERED_BLOCKING, 2, sorted::bzmpop),
+    on_several(
+        "bzpopmax",
+        -3,
+        &["write", "blocking", "fast"],
+        KEYS_BEFORE_TIMEOUT,
+        sorted::bzpopmax,
+    ),
+    on_several(
+        "bzpopmin",
+        -3,
+        &["write", "blocking", "fast"],
+        KEYS_BEFORE_TIMEOUT,
+        sorted::bzpopmin,
+    ),
     plain("client", -2, connection::client),
     plain("command", -1, info::command),
     plain("config", -2, info::config),
@@ -110,7 +190,7 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("dbsize", 1, FAST_READ, NO_KEY, keys::dbsize),
     keyed("decr", 2, FAST_WRITE, ONE_KEY, strings::decr),
     keyed("decrby", 3, FAST_WRITE, ONE_KEY, strings::decrby),
-    keyed("del", -2, FREE, ALL_KEYS, keys::del),
+    keyed("del", -2, &["write"], ALL_KEYS, keys::del),
     plain("discard", 1, transactions::discard),
     plain("echo", 2, connection::echo),
     plain("exec", 1, transactions::exec),
@@ -147,6 +227,19 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("incrbyfloat", 3, FAST_WRITE, ONE_KEY, strings::incrbyfloat),
     plain("info", -1, info::info),
     keyed("keys", 2, READ, NO_KEY, keys::keys),
+    on_elements("lindex", 3, READ, lists::lindex),
+    on_elements("linsert", 5, WRITE, lists::linsert),
+    on_elements("llen", 2, FAST_READ, lists::llen),
+    on_several("lmove", 5, WRITE, TWO_KEYS, lists::lmove),
+    numbered("lmpop", -4, NUMBERED_WRITE, 1, lists::lmpop),
+    on_elements("lpop", -2, FREE, lists::lpop),
+    on_elements("lpos", -3, READ, lists::lpos),
+    on_elements("lpush", -3, FAST_WRITE, lists::lpush),
+    on_elements("lpushx", -3, FAST_WRITE, lists::lpushx),
+    on_elements("lrange", 4, READ, lists::lrange),
+    on_elements("lrem", 4, &["write"], lists::lrem),
+    on_elements("lset", 4, WRITE, lists::lset),
+    on_elements("ltrim", 4, &["write"], lists::ltrim),
     keyed("mget", -2, FAST_READ, ALL_KEYS, strings::mget),
     keyed("move", 3, FREE, ONE_KEY, keys::move_key),
     keyed("mset", -3, WRITE, PAIRS, strings::mset),
@@ -168,15 +261,36 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("rename", 3, &["write"], TWO_KEYS, keys::rename),
     keyed("renamenx", 3, FREE, TWO_KEYS, keys::renamenx),
     plain("reset", 1, connection::reset),
+    on_elements("rpop", -2, FREE, lists::rpop),
+    on_several("rpoplpush", 3, WRITE, TWO_KEYS, lists::rpoplpush),
+    on_elements("rpush", -3, FAST_WRITE, lists::rpush),
+    on_elements("rpushx", -3, FAST_WRITE, lists::rpushx),
+    on_elements("sadd", -3, FAST_WRITE, sets::sadd),
     keyed("scan", -2, READ, NO_KEY, keys::scan),
+    on_elements("scard", 2, FAST_READ, sets::scard),
+    on_several("sdiff", -2, READ, ALL_KEYS, sets::sdiff),
+    on_several("sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiffstore),
     plain("select", 2, connection::select),
     keyed("set", -3, WRITE, ONE_KEY, strings::set),
     keyed("setex", 4, WRITE, ONE_KEY, strings::setex),
     keyed("setnx", 3, FAST_WRITE, ONE_KEY, strings::setnx),
     keyed("setrange", 4, WRITE, ONE_KEY, strings::setrange),
+    on_several("sinter", -2, READ, ALL_KEYS, sets::sinter),
+    numbered("sintercard", -3, NUMBERED_READ, 1, sets::sintercard),
+    on_several("sinterstore", -3, WRITE, ALL_KEYS, sets::sinterstore),
+    on_elements("sismember", 3, FAST_READ, sets::sismember),
+    on_elements("smembers", 2, READ, sets::smembers),
+    on_elements("smismember", -3, FAST_READ, sets::smismember),
+    on_several("smove", 4, FREE, TWO_KEYS, sets::smove),
+    on_elements("spop", -2, FREE, sets::spop),
+    on_elements("srandmember", -2, READ, sets::srandmember),
+    on_elements("srem", -3, FREE, sets::srem),
+    on_elements("sscan", -3, READ, sets::sscan),
     keyed("strlen", 2, FAST_READ, ONE_KEY, strings::strlen),
     plain("subscribe", -2, channels::subscribe),
     keyed("substr", 4, READ, ONE_KEY, strings::getrange),
+    on_several("sunion", -2, READ, ALL_KEYS, sets::sunion),
+    on_several("sunionstore", -3, WRITE, ALL_KEYS, sets::sunionstore),
     plain("time", 1, info::time),
     keyed("touch", -2, FAST_READ, ALL_KEYS, keys::exists),
     keyed("ttl", 2, FAST_READ, ONE_KEY, keys::ttl),
@@ -186,6 +300,38 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     plain("unwatch", 1, transactions::unwatch),
     plain("wait", 3, info::wait),
     keyed("watch", -2, SERVER, ALL_KEYS, transactions::watch),
+    on_elements("zadd", -4, FAST_WRITE, sorted::zadd),
+    on_elements("zcard", 2, FAST_READ, sorted::zcard),
+    on_elements("zcount", 4, FAST_READ, sorted::zcount),
+    numbered("zdiff", -3, NUMBERED_READ, 1, sorted::zdiff),
+    storing("zdiffstore", sorted::zdiffstore),
+    on_elements("zincrby", 4, FAST_WRITE, sorted::zincrby),
+    numbered("zinter", -3, NUMBERED_READ, 1, sorted::zinter),
+    numbered("zintercard", -3, NUMBERED_READ, 1, sorted::zintercard),
+    storing("zinterstore", sorted::zinterstore),
+    on_elements("zlexcount", 4, FAST_READ, sorted::zlexcount),
+    numbered("zmpop", -4, NUMBERED_WRITE, 1, sorted::zmpop),
+    on_elements("zmscore", -3, FAST_READ, sorted::zmscore),
+    on_elements("zpopmax", -2, FREE, sorted::zpopmax),
+    on_elements("zpopmin", -2, FREE, sorted::zpopmin),
+    on_elements("zrandmember", -2, READ, sorted::zrandmember),
+    on_elements("zrange", -4, READ, sorted::zrange),
+    on_elements("zrangebylex", -4, READ, sorted::zrangebylex),
+    on_elements("zrangebyscore", -4, READ, sorted::zrangebyscore),
+    on_several("zrangestore", -5, WRITE, TWO_KEYS, sorted::zrangestore),
+    on_elements("zrank", 3, FAST_READ, sorted::zrank),
+    on_elements("zrem", -3, FREE, sorted::zrem),
+    on_elements("zremrangebylex", 4, &["write"], sorted::zremrangebylex),
+    on_elements("zremrangebyrank", 4, &["write"], sorted::zremrangebyrank),
+    on_elements("zremrangebyscore", 4, &["write"], sorted::zremrangebyscore),
+    on_elements("zrevrange", -4, READ, sorted::zrevrange),
+    on_elements("zrevrangebylex", -4, READ, sorted::zrevrangebylex),
+    on_elements("zrevrangebyscore", -4, READ, sorted::zrevrangebyscore),
+    on_elements("zrevrank", 3, FAST_READ, sorted::zrevrank),
+    on_elements("zscan", -3, READ, sorted::zscan),
+    on_elements("zscore", 3, FAST_READ, sorted::zscore),
+    numbered("zunion", -3, NUMBERED_READ, 1, sorted::zunion),
+    storing("zunionstore", sorted::zunionstore),
 ];
 
 /// The longest name of a command, in bytes.

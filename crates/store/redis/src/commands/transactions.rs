@@ -4,21 +4,24 @@
 //! what they change is a group of the log: after a crash all of it is there, or nothing. As in
 //! Redis, a command that fails does not undo the others.
 
-use super::{CommandInfo, find};
+use super::{CommandInfo, find, lists, sorted};
 use crate::call::{Call, ENTRY, Failure, NO_TABLE, Resume, find_in, try_again};
-use crate::collections::{ELEMENT, collection_of, elements_len, making_len};
+use crate::collections::{
+    ELEMENT, MAX_AT_ONCE, collection_of, element_len, making_len, visit_ends,
+};
 use crate::extended::MAX_SUM;
 use crate::objects::{Access, Unready};
 use crate::session::{DATABASES, Transaction, Watched};
 use sprat_resp::{Command, integer};
+use sprat_wire::entry::Entry;
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::collections::{HashMap, HashSet};
 
 /// Limit on the bytes of memory of the commands between `MULTI` and `EXEC`.
 pub(crate) const MAX_QUEUED: usize = 16 << 20;
 
-/// Bytes of copies of elements above which no transaction has room for them.
-const MAX_COPIES: usize = 1 << 30;
+/// The number of members that `SPOP` takes from a set of any size in a transaction.
+const FEW: i64 = 8;
 
 /// Limit on the keys that a connection watches.
 pub(crate) const MAX_WATCHED: usize = 16 << 10;
@@ -175,13 +178,12 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
     let mut needs = Needs { log: 0, reply: 0, only_removes: true };
     // The lengths of values, as far as earlier commands will have changed them.
     let mut lengths: HashMap<(usize, &[u8]), usize> = HashMap::new();
-    // The collections that may be copied, and the bytes of their elements, also of those that
-    // commands may add.
-    let copies = |command: Command<'_>| {
-        matches!(find(command.name()).map(|info| info.name), Some("copy" | "move"))
-    };
+    // The bytes of all elements that may be copied, also of those that commands may add.
     let has_copies = transaction.commands.iter().any(copies);
-    let (mut collections, mut elements) = (HashSet::new(), 0);
+    let (mut collections, mut elements, mut added) = (HashSet::new(), 0, 0);
+    // The elements at the ends of collections that may be removed or moved.
+    let (removed, moved) = from_ends(transaction);
+    let (mut ends, mut longest) = (0, 0);
     let mut database = call.session.database;
     for command in transaction.commands.iter() {
         let info = find(command.name()).expect("checked when it was queued");
@@ -192,10 +194,23 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
         if !info.uses_database {
             continue;
         }
+        if let Some(other) = other_database(info, &command) {
+            call.server.tables[other].ok_or(Failure::NoTable(other))?;
+        }
         let table = call.server.tables[database].ok_or(Failure::NoTable(database))?;
         let changes = info.flags.contains(&"write");
         let access = if changes { Access::Change } else { Access::Read };
         let arguments: usize = command.iter().skip(2).map(<[u8]>::len).sum();
+        longest = longest.max(ELEMENT + arguments);
+        if let "ltrim" | "lrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" =
+            info.name
+        {
+            needs.log += removed_len(call, info, command, table, added)?;
+        }
+        if info.name == "spop" && !copies(command) {
+            needs.log += usize::try_from(FEW).expect("a few") * (ELEMENT + MAX_KEY);
+        }
+        added += command.len();
         let mut first = None;
         for at in info.key_positions(&command) {
             let key = command.get(at).expect("within the command");
@@ -204,11 +219,16 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             }
             let found = find_in(call.objects, (database, table), key, access)?;
             let present = found.as_ref().map_or(0, |entry| entry.value.len());
-            if let Some(id) = found.as_ref().and_then(collection_of)
-                && has_copies
-                && collections.insert((table, id))
-            {
-                elements += elements_len(call.objects, table, id);
+            let id = found.as_ref().and_then(collection_of);
+            if let Some(id) = id.filter(|id| collections.insert((table, *id))) {
+                if has_copies {
+                    let mut add = |entry: &Entry<'_>| elements += element_len(entry);
+                    visit_ends(call.objects, table, id, MAX_AT_ONCE, &mut add);
+                }
+                visit_ends(call.objects, table, id, removed + moved, &mut |entry| {
+                    ends += ELEMENT + entry.key.len();
+                    longest = longest.max(element_len(entry));
+                });
             }
             let present = lengths.get(&(database, key)).copied().unwrap_or(present);
             let first = *first.get_or_insert(present);
@@ -248,14 +268,101 @@ fn needs(call: &mut Call<'_>, transaction: &Transaction) -> Result<Needs, Failur
             }
             lengths.insert((database, key), next);
         }
-        if has_copies && copies(command) {
-            // Commands before may have given any of the collections this key. The copy may be
-            // copied again.
+        if is_move(info) {
+            elements += lists::REMOVED + longest;
+        }
+        if copies(command) {
+            // Any of the collections may have this key now, and no more elements than all have had,
+            // with those that were added: what a command makes of several has no others.
             needs.log += elements;
-            elements = MAX_COPIES.min(2 * elements);
         }
     }
+    // An element may be moved several times.
+    needs.log += ends + removed * lists::REMOVED + moved * (lists::REMOVED + longest);
     Ok(needs)
+}
+
+/// Returns the database to which a command copies or moves its key, if it is another one.
+fn other_database(info: &CommandInfo, command: &Command<'_>) -> Option<usize> {
+    let number = match info.name {
+        "move" => command.get(2),
+        "copy" => command.iter().skip_while(|part| !part.eq_ignore_ascii_case(b"db")).nth(1),
+        _ => None,
+    };
+    let number = number.and_then(integer).and_then(|number| usize::try_from(number).ok());
+    number.filter(|number| *number < DATABASES)
+}
+
+/// Returns whether a command may write or remove any elements of its collections.
+fn copies(command: Command<'_>) -> bool {
+    let name = find(command.name()).map_or("", |info| info.name);
+    let count = command.get(2).and_then(integer).unwrap_or(1);
+    matches!(name, "copy" | "move" | "linsert")
+        || name.ends_with("store")
+        || name == "spop" && count > FEW
+}
+
+/// Returns whether a command moves an element from one list to another.
+fn is_move(info: &CommandInfo) -> bool {
+    matches!(info.name, "lmove" | "blmove" | "rpoplpush" | "brpoplpush")
+}
+
+/// Returns how many elements at the ends of collections a transaction may remove, and how many it
+/// may move.
+fn from_ends(transaction: &Transaction) -> (usize, usize) {
+    let (mut removed, mut moved) = (0, 0);
+    for command in transaction.commands.iter() {
+        let number = |at| {
+            let number = command.get(at).and_then(integer);
+            number.and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
+        };
+        let info = find(command.name());
+        match info.map_or("", |info| info.name) {
+            "lpop" | "rpop" | "zpopmin" | "zpopmax" => removed += number(2).min(MAX_AT_ONCE),
+            "lmpop" | "blmpop" | "zmpop" | "bzmpop" => {
+                removed += number(command.len() - 1).min(MAX_AT_ONCE);
+            }
+            "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => removed += 1,
+            _ if info.is_some_and(is_move) => moved += 1,
+            _ => {}
+        }
+    }
+    (removed.min(MAX_AT_ONCE), moved.min(MAX_AT_ONCE))
+}
+
+/// Returns the bytes of the log that a command needs for elements that it chooses. Commands before
+/// it may have added up to `added` elements.
+fn removed_len(
+    call: &mut Call<'_>,
+    info: &'static CommandInfo,
+    command: Command<'_>,
+    table: u32,
+    added: usize,
+) -> Result<usize, Failure> {
+    let reply = call.reply.again();
+    let mut resume = Resume::default();
+    let mut part = Call {
+        command,
+        name: info.name,
+        objects: &mut *call.objects,
+        reply,
+        session: &mut *call.session,
+        server: &mut *call.server,
+        resume: &mut resume,
+        table,
+        room: call.room,
+        in_group: true,
+        now: call.now,
+    };
+    let len = match info.name {
+        "ltrim" | "lrem" => lists::removed_len(&mut part, added),
+        _ => sorted::removed_len(&mut part),
+    };
+    match len {
+        // The command will fail.
+        Err(Failure::Error(_)) => Ok(0),
+        len => len,
+    }
 }
 
 /// Returns the length of a value that is to grow. A command that makes it too long fails.
@@ -298,11 +405,13 @@ fn run(call: &mut Call<'_>, command: Command<'_>, before: usize) {
             // Collections that are read have what the others leave.
             room: call.room.saturating_sub(begin - before),
             in_group: true,
+            now: call.now,
         });
         match done {
             Ok(()) => return,
             Err(Failure::Continue) if resume.keeps_reply => {}
             Err(Failure::Continue) => call.reply.truncate(begin),
+            Err(Failure::Wait(_)) => unreachable!("a command of a transaction does not wait"),
             Err(Failure::Error(text)) => break text,
             Err(Failure::Unready(Unready::Refused(text))) => break text.into(),
             Err(Failure::Unready(Unready::Later(reason))) => {

@@ -277,11 +277,15 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
         self.master.log.forgot_gone_collections()
     }
 
+    fn most_at_once(&self) -> usize {
+        self.master.log.max_group() - GROUP_SPARE
+    }
+
     fn begin(&mut self, len: usize, only_removes: bool) -> Result<(), Unready> {
+        let most = self.most_at_once();
         let Self { master, room, .. } = self;
-        let (bytes, most) = (len + GROUP_SPARE, master.log.max_group());
-        if bytes > most {
-            let most = most - GROUP_SPARE;
+        let bytes = len + GROUP_SPARE;
+        if len > most {
             let reason = format!("ERR {len} bytes of keys and values at once; the limit is {most}");
             return Err(Unready::Refused(reason));
         }
@@ -299,6 +303,13 @@ impl<D: Disk> Objects for LocalObjects<'_, D> {
             }
         }
         Ok(())
+    }
+
+    fn check_room(&mut self, len: usize) -> Result<(), Unready> {
+        match self.room.is_some_and(|room| room < len) {
+            true => Err(Unready::Refused(TOO_LARGE.to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn end(&mut self) {

@@ -12,6 +12,7 @@ pub(crate) enum Reply {
     Error(String),
     Integer(i64),
     Bulk(Vec<u8>),
+    Double(String),
     Null,
     /// An array, a map, a set or a push, with its mark and all its elements.
     Many(u8, Vec<Reply>),
@@ -28,6 +29,7 @@ impl Reply {
             b'+' => Self::Simple(line.to_owned()),
             b'-' => Self::Error(line.to_owned()),
             b':' => Self::Integer(number()),
+            b',' => Self::Double(line.to_owned()),
             b'_' => Self::Null,
             b'$' | b'*' if number() < 0 => Self::Null,
             b'$' => {

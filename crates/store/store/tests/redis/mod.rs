@@ -3,6 +3,7 @@
 mod channels;
 mod client;
 mod hashes;
+mod lists;
 mod passwords;
 mod random;
 mod transactions;

@@ -11,6 +11,9 @@ const COMMANDS: usize = 20_000;
 /// The largest number of commands that are sent at once.
 const AT_ONCE: u64 = 16;
 
+/// The number of commands before one that fails, and with it, that are shown.
+const SHOWN: usize = 60;
+
 const KEYS: &[&str] = &["a", "b", "c", "key:1", "key:2", "k[x]", "a*", "", "h"];
 
 /// Keys that commands on hashes use.
@@ -118,140 +121,378 @@ const OPTIONS: &[&str] = &[
 /// these are drawn for absolute ones.
 const CONDITIONS: &[&str] = &["NX", "XX", "GT", "LT", "gt", "lt", "bogus"];
 
+/// Keys that commands on sets use.
+const SETS: &[&str] = &["set:1", "set:1", "set:2", "set:3", "a"];
+
+const MEMBERS: &[&str] = &["m", "n", "", "member:1", "member:2", "a\0b", "7"];
+
+/// Keys that commands on lists use.
+const LISTS: &[&str] = &["list:1", "list:1", "list:2", "list:3", "a"];
+
+const SIDES: &[&str] = &["LEFT", "RIGHT", "left", "right", "LEFT", "RIGHT", "bogus"];
+
+const INDEXES: &[&str] = &["0", "1", "-1", "2", "-2", "5", "-5", "100", "-100", "x"];
+
+const POSITION_OPTIONS: &[&str] =
+    &["RANK", "rank", "COUNT", "MAXLEN", "0", "1", "2", "-1", "-2", "x", "-9223372036854775808"];
+
+/// Waits that end soon. An element that is there is taken at once.
+const TIMEOUTS: &[&str] = &["0.001", "0.002", "0.001", "x", "", "-1"];
+
+/// Keys that commands on sorted sets use.
+const SORTED: &[&str] = &["z:1", "z:1", "z:2", "z:3", "a"];
+
+/// Keys of sorted sets whose members have equal scores.
+const EQUAL: &[&str] = &["equal:1", "equal:2"];
+
+const SCORES: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "2",
+    "-1.5",
+    "1e3",
+    "inf",
+    "-inf",
+    "0.1",
+    "-0",
+    "x",
+    "",
+    "nan",
+    " 1",
+    "3e5",
+    "1e-7",
+    "3.3333333333333335",
+];
+
+const SCORE_BOUNDS: &[&str] =
+    &["-inf", "+inf", "-inf", "inf", "0", "(1", "2", "(2", "-1.5", "x", "", "(", "nan", "1e3"];
+
+const MEMBER_BOUNDS: &[&str] = &["-", "+", "-", "+", "[m", "(m", "[", "(n", "m", "", "[a", "[zz"];
+
+const ADD_OPTIONS: &[&str] = &["NX", "XX", "GT", "LT", "CH", "INCR", "ch", "xx"];
+
+const RANGE_OPTIONS: &[&str] = &["WITHSCORES", "withscores", "LIMIT", "0", "1", "2", "-1", "x"];
+
+const COMBINE_OPTIONS: &[&str] = &[
+    "WEIGHTS",
+    "1",
+    "2",
+    "-0.5",
+    "x",
+    "AGGREGATE",
+    "SUM",
+    "min",
+    "MAX",
+    "WITHSCORES",
+    "LIMIT",
+    "0",
+];
+
 /// Seconds to which nothing else comes near: the year 10889, and as long until then.
 const FAR: i64 = 200_000_000_000;
+
+type Texts = &'static [&'static str];
 
 /// What is drawn for an argument.
 #[derive(Clone, Copy)]
 enum Kind {
-    Key,
-    Value,
-    Integer,
-    Float,
-    Expiry,
-    Pattern,
-    /// None to three options.
-    Options,
-    /// None to two conditions on an expiry.
-    Conditions,
-    /// One to four keys.
-    Keys,
-    /// One to three keys, each with a value.
-    Pairs,
-    /// A key that a command before writes.
-    Written,
-    /// The key of a hash, or of another value.
-    Hash,
-    Field,
-    /// One to four fields.
-    Fields,
-    /// One to three fields, each with a value.
-    FieldPairs,
-    /// None to four options of a scan.
-    ScanOptions,
-    /// A number of fields, or none, perhaps with an option.
-    FieldCount,
-    /// The key of a hash, in which a command before writes.
-    WrittenHash,
+    /// One of these.
+    One(Texts),
+    /// As many of these as one of the numbers up to the second, from the first on.
+    Some(u64, u64, Texts),
+    /// One to three of these, each with one of the others.
+    Pairs(Texts, Texts),
+    /// A number of these, and mostly as many of them.
+    Numbered(Texts),
+    /// One of these keys, which the command before gives a value.
+    Written(Texts),
+    /// A number of elements, or none, perhaps with one of these options.
+    Count(Texts),
 }
 
-use Kind::{
-    Conditions, Expiry, Field, FieldCount, FieldPairs, Fields, Float, Hash, Integer, Key, Keys,
-    Options, Pairs, Pattern, ScanOptions, Value, Written, WrittenHash,
-};
+use Kind::{Count, Numbered, One, Pairs, Some as Several, Written};
 
-/// The commands whose replies are compared, with their arguments.
-const COMMAND_KINDS: &[(&str, &[Kind])] = &[
-    ("append", &[Key, Value]),
-    ("copy", &[Key, Key, Options]),
-    ("decr", &[Key]),
-    ("decrby", &[Key, Integer]),
-    ("del", &[Keys]),
+const KEY: Kind = One(KEYS);
+const SOME_KEYS: Kind = Several(1, 4, KEYS);
+const VALUE: Kind = One(VALUES);
+const INTEGER: Kind = One(INTEGERS);
+const FLOAT: Kind = One(FLOATS);
+const EXPIRY: Kind = One(EXPIRIES);
+const PATTERN: Kind = One(PATTERNS);
+const SOME_OPTIONS: Kind = Several(0, 3, OPTIONS);
+const SOME_CONDITIONS: Kind = Several(0, 2, CONDITIONS);
+const SCAN: Kind = Several(0, 4, SCAN_OPTIONS);
+const HASH: Kind = One(HASHES);
+const FIELD: Kind = One(FIELDS);
+const SOME_FIELDS: Kind = Several(1, 4, FIELDS);
+const FIELD_PAIRS: Kind = Pairs(FIELDS, VALUES);
+const SET: Kind = One(SETS);
+const SOME_SETS: Kind = Several(1, 3, SETS);
+const MEMBER: Kind = One(MEMBERS);
+const SOME_MEMBERS: Kind = Several(1, 4, MEMBERS);
+const LIST: Kind = One(LISTS);
+const SOME_LISTS: Kind = Several(1, 3, LISTS);
+const SOME_VALUES: Kind = Several(1, 4, VALUES);
+const INDEX: Kind = One(INDEXES);
+const SIDE: Kind = One(SIDES);
+const TIMEOUT: Kind = One(TIMEOUTS);
+const ZSET: Kind = One(SORTED);
+const SCORE: Kind = One(SCORES);
+const LOW: Kind = One(SCORE_BOUNDS);
+const ALIKE: Kind = One(EQUAL);
+const LEX: Kind = One(MEMBER_BOUNDS);
+const SOME_RANGE: Kind = Several(0, 4, RANGE_OPTIONS);
+const COMBINED: Kind = Several(0, 4, COMBINE_OPTIONS);
+const SOME_ZSETS: Kind = Numbered(&["z:1", "z:2", "z:3", "set:1", "a", "z:1"]);
+
+/// Commands on strings and keys whose replies are compared, with their arguments.
+const STRINGS: &[(&str, &[Kind])] = &[
+    ("append", &[KEY, VALUE]),
+    ("copy", &[KEY, KEY, SOME_OPTIONS]),
+    ("decr", &[KEY]),
+    ("decrby", &[KEY, INTEGER]),
+    ("del", &[SOME_KEYS]),
     ("discard", &[]),
-    ("echo", &[Value]),
+    ("echo", &[VALUE]),
     ("exec", &[]),
     ("exec", &[]),
     ("exec", &[]),
-    ("exists", &[Keys]),
-    ("expire", &[Key, Expiry, Options]),
-    ("expireat", &[Key, Expiry, Conditions]),
-    ("expiretime", &[Key]),
-    ("get", &[Key]),
-    ("get", &[Key]),
-    ("getdel", &[Key]),
-    ("getex", &[Key, Options]),
-    ("getrange", &[Key, Integer, Integer]),
-    ("getset", &[Key, Value]),
-    ("hdel", &[Hash, Fields]),
-    ("hdel", &[Hash, Fields]),
-    ("hexists", &[Hash, Field]),
-    ("hget", &[Hash, Field]),
-    ("hget", &[Hash, Field]),
-    ("hgetall", &[Hash]),
-    ("hgetall", &[Hash]),
-    ("hincrby", &[Hash, Field, Integer]),
-    ("hincrby", &[Hash, Field, Integer]),
-    ("hincrbyfloat", &[Hash, Field, Float]),
-    ("hincrbyfloat", &[Hash, Field, Float]),
-    ("hkeys", &[Hash]),
-    ("hlen", &[Hash]),
-    ("hmget", &[Hash, Fields]),
-    ("hmset", &[Hash, FieldPairs]),
-    ("hrandfield", &[Hash, FieldCount]),
-    ("hscan", &[Hash, Value, ScanOptions]),
-    ("hset", &[Hash, FieldPairs]),
-    ("hset", &[Hash, FieldPairs]),
-    ("hset", &[Hash, FieldPairs]),
-    ("hset", &[Hash, FieldPairs]),
-    ("hset", &[Hash, FieldPairs]),
-    ("hsetnx", &[Hash, Field, Value]),
-    ("hstrlen", &[Hash, Field]),
-    ("hvals", &[Hash]),
-    ("copy", &[Hash, Hash, Options]),
-    ("del", &[Hash]),
-    ("expire", &[Hash, Expiry]),
-    ("persist", &[Hash]),
-    ("rename", &[Hash, Hash]),
-    ("ttl", &[Hash]),
-    ("type", &[Hash]),
-    ("incr", &[Key]),
-    ("incrby", &[Key, Integer]),
-    ("incrbyfloat", &[Key, Float]),
-    ("incrbyfloat", &[Key, Float]),
-    ("keys", &[Pattern]),
-    ("mget", &[Keys]),
-    ("move", &[Key, Integer]),
-    ("mset", &[Pairs]),
-    ("msetnx", &[Pairs]),
+    ("exists", &[SOME_KEYS]),
+    ("expire", &[KEY, EXPIRY, SOME_OPTIONS]),
+    ("expireat", &[KEY, EXPIRY, SOME_CONDITIONS]),
+    ("expiretime", &[KEY]),
+    ("get", &[KEY]),
+    ("get", &[KEY]),
+    ("getdel", &[KEY]),
+    ("getex", &[KEY, SOME_OPTIONS]),
+    ("getrange", &[KEY, INTEGER, INTEGER]),
+    ("getset", &[KEY, VALUE]),
+    ("incr", &[KEY]),
+    ("incrby", &[KEY, INTEGER]),
+    ("incrbyfloat", &[KEY, FLOAT]),
+    ("incrbyfloat", &[KEY, FLOAT]),
+    ("keys", &[PATTERN]),
+    ("mget", &[SOME_KEYS]),
+    ("move", &[KEY, INTEGER]),
+    ("mset", &[Pairs(KEYS, VALUES)]),
+    ("msetnx", &[Pairs(KEYS, VALUES)]),
     ("multi", &[]),
     ("multi", &[]),
-    ("nonsense", &[Value, Value]),
-    ("persist", &[Key]),
-    ("pexpire", &[Key, Expiry, Options]),
-    ("pexpireat", &[Key, Expiry, Conditions]),
-    ("pexpiretime", &[Key]),
-    ("ping", &[Options]),
-    ("psetex", &[Key, Expiry, Value]),
-    ("pttl", &[Key]),
-    ("rename", &[Key, Key]),
-    ("renamenx", &[Key, Key]),
-    ("select", &[Integer]),
-    ("set", &[Key, Value]),
-    ("set", &[Key, Value]),
-    ("set", &[Key, Value, Options]),
-    ("setex", &[Key, Expiry, Value]),
-    ("setnx", &[Key, Value]),
-    ("setrange", &[Key, Integer, Value]),
-    ("strlen", &[Key]),
-    ("substr", &[Key, Integer, Integer]),
-    ("touch", &[Keys]),
-    ("ttl", &[Key]),
-    ("type", &[Key]),
-    ("unlink", &[Keys]),
+    ("nonsense", &[VALUE, VALUE]),
+    ("persist", &[KEY]),
+    ("pexpire", &[KEY, EXPIRY, SOME_OPTIONS]),
+    ("pexpireat", &[KEY, EXPIRY, SOME_CONDITIONS]),
+    ("pexpiretime", &[KEY]),
+    ("ping", &[SOME_OPTIONS]),
+    ("psetex", &[KEY, EXPIRY, VALUE]),
+    ("pttl", &[KEY]),
+    ("rename", &[KEY, KEY]),
+    ("renamenx", &[KEY, KEY]),
+    ("select", &[INTEGER]),
+    ("set", &[KEY, VALUE]),
+    ("set", &[KEY, VALUE]),
+    ("set", &[KEY, VALUE, SOME_OPTIONS]),
+    ("setex", &[KEY, EXPIRY, VALUE]),
+    ("setnx", &[KEY, VALUE]),
+    ("setrange", &[KEY, INTEGER, VALUE]),
+    ("strlen", &[KEY]),
+    ("substr", &[KEY, INTEGER, INTEGER]),
+    ("touch", &[SOME_KEYS]),
+    ("ttl", &[KEY]),
+    ("type", &[KEY]),
+    ("unlink", &[SOME_KEYS]),
     ("unwatch", &[]),
-    ("watch", &[Written]),
-    ("watch", &[WrittenHash]),
+    ("watch", &[Written(KEYS)]),
 ];
+
+/// Commands on hashes.
+const HASH_COMMANDS: &[(&str, &[Kind])] = &[
+    ("hdel", &[HASH, SOME_FIELDS]),
+    ("hdel", &[HASH, SOME_FIELDS]),
+    ("hexists", &[HASH, FIELD]),
+    ("hget", &[HASH, FIELD]),
+    ("hget", &[HASH, FIELD]),
+    ("hgetall", &[HASH]),
+    ("hgetall", &[HASH]),
+    ("hincrby", &[HASH, FIELD, INTEGER]),
+    ("hincrby", &[HASH, FIELD, INTEGER]),
+    ("hincrbyfloat", &[HASH, FIELD, FLOAT]),
+    ("hincrbyfloat", &[HASH, FIELD, FLOAT]),
+    ("hkeys", &[HASH]),
+    ("hlen", &[HASH]),
+    ("hmget", &[HASH, SOME_FIELDS]),
+    ("hmset", &[HASH, FIELD_PAIRS]),
+    ("hrandfield", &[HASH, Count(&["WITHVALUES", "withvalues", "bogus"])]),
+    ("hscan", &[HASH, VALUE, SCAN]),
+    ("hset", &[HASH, FIELD_PAIRS]),
+    ("hset", &[HASH, FIELD_PAIRS]),
+    ("hset", &[HASH, FIELD_PAIRS]),
+    ("hset", &[HASH, FIELD_PAIRS]),
+    ("hset", &[HASH, FIELD_PAIRS]),
+    ("hsetnx", &[HASH, FIELD, VALUE]),
+    ("hstrlen", &[HASH, FIELD]),
+    ("hvals", &[HASH]),
+    ("copy", &[HASH, HASH, SOME_OPTIONS]),
+    ("del", &[HASH]),
+    ("expire", &[HASH, EXPIRY]),
+    ("persist", &[HASH]),
+    ("rename", &[HASH, HASH]),
+    ("ttl", &[HASH]),
+    ("type", &[HASH]),
+    ("watch", &[Written(HASHES)]),
+    ("exec", &[]),
+    ("multi", &[]),
+];
+
+/// Commands on sets. `SPOP` takes all members: those that it chooses are different ones.
+const SET_COMMANDS: &[(&str, &[Kind])] = &[
+    ("sadd", &[SET, SOME_MEMBERS]),
+    ("sadd", &[SET, SOME_MEMBERS]),
+    ("sadd", &[SET, SOME_MEMBERS]),
+    ("scard", &[SET]),
+    ("sdiff", &[SOME_SETS]),
+    ("sdiffstore", &[SET, SOME_SETS]),
+    ("sinter", &[SOME_SETS]),
+    ("sintercard", &[Numbered(SETS), Several(0, 2, &["LIMIT", "limit", "0", "1", "-1", "x"])]),
+    ("sinterstore", &[SET, SOME_SETS]),
+    ("sismember", &[SET, MEMBER]),
+    ("smembers", &[SET]),
+    ("smembers", &[SET]),
+    ("smismember", &[SET, SOME_MEMBERS]),
+    ("smove", &[SET, SET, MEMBER]),
+    ("spop", &[SET, One(&["100", "0", "-1", "x", "100"])]),
+    ("srandmember", &[SET, Count(&["bogus"])]),
+    ("srem", &[SET, SOME_MEMBERS]),
+    // Redis returns some members of a small set, too, if `COUNT` asks for few.
+    ("sscan", &[SET, One(&["0", "0", "x", ""]), Several(0, 3, &["MATCH", "m*", "*", "type"])]),
+    ("sunion", &[SOME_SETS]),
+    ("sunionstore", &[SET, SOME_SETS]),
+    ("copy", &[SET, SET, SOME_OPTIONS]),
+    ("rename", &[SET, SET]),
+    ("del", &[SET]),
+    ("type", &[SET]),
+    ("watch", &[Written(SETS)]),
+    ("exec", &[]),
+    ("multi", &[]),
+];
+
+/// Commands on lists.
+const LIST_COMMANDS: &[(&str, &[Kind])] = &[
+    ("blmove", &[LIST, LIST, SIDE, SIDE, TIMEOUT]),
+    (
+        "blmpop",
+        &[TIMEOUT, Numbered(LISTS), SIDE, Several(0, 2, &["COUNT", "count", "1", "2", "0"])],
+    ),
+    ("blpop", &[SOME_LISTS, TIMEOUT]),
+    ("brpop", &[SOME_LISTS, TIMEOUT]),
+    ("brpoplpush", &[LIST, LIST, TIMEOUT]),
+    ("lindex", &[LIST, INDEX]),
+    ("linsert", &[LIST, One(&["BEFORE", "AFTER", "before", "x"]), VALUE, VALUE]),
+    ("linsert", &[LIST, One(&["BEFORE", "AFTER"]), VALUE, VALUE]),
+    ("llen", &[LIST]),
+    ("lmove", &[LIST, LIST, SIDE, SIDE]),
+    ("lmpop", &[Numbered(LISTS), SIDE, Several(0, 2, &["COUNT", "count", "1", "2", "0"])]),
+    ("lpop", &[LIST]),
+    ("lpop", &[LIST, INDEX]),
+    ("lpos", &[LIST, VALUE, Several(0, 4, POSITION_OPTIONS)]),
+    ("lpush", &[LIST, SOME_VALUES]),
+    ("lpush", &[LIST, SOME_VALUES]),
+    ("lpushx", &[LIST, SOME_VALUES]),
+    ("lrange", &[LIST, INDEX, INDEX]),
+    ("lrange", &[LIST, One(&["0"]), One(&["-1"])]),
+    ("lrem", &[LIST, INDEX, VALUE]),
+    ("lset", &[LIST, INDEX, VALUE]),
+    ("ltrim", &[LIST, INDEX, INDEX]),
+    ("rpop", &[LIST]),
+    ("rpop", &[LIST, INDEX]),
+    ("rpoplpush", &[LIST, LIST]),
+    ("rpush", &[LIST, SOME_VALUES]),
+    ("rpush", &[LIST, SOME_VALUES]),
+    ("rpushx", &[LIST, SOME_VALUES]),
+    ("copy", &[LIST, LIST, SOME_OPTIONS]),
+    ("rename", &[LIST, LIST]),
+    ("del", &[LIST]),
+    ("expire", &[LIST, EXPIRY]),
+    ("type", &[LIST]),
+    ("watch", &[Written(LISTS)]),
+    ("exec", &[]),
+    ("multi", &[]),
+];
+
+/// Commands on sorted sets.
+const SORTED_COMMANDS: &[(&str, &[Kind])] = &[
+    (
+        "bzmpop",
+        &[
+            TIMEOUT,
+            Numbered(SORTED),
+            One(&["MIN", "max", "x"]),
+            Several(0, 2, &["COUNT", "1", "2"]),
+        ],
+    ),
+    ("bzpopmax", &[Several(1, 3, SORTED), TIMEOUT]),
+    ("bzpopmin", &[Several(1, 3, SORTED), TIMEOUT]),
+    ("zadd", &[ZSET, Pairs(SCORES, MEMBERS)]),
+    ("zadd", &[ZSET, Pairs(SCORES, MEMBERS)]),
+    ("zadd", &[ZSET, SCORE, MEMBER]),
+    ("zadd", &[ZSET, Several(0, 3, ADD_OPTIONS), Pairs(SCORES, MEMBERS)]),
+    ("zadd", &[ALIKE, One(&["0"]), MEMBER]),
+    ("zadd", &[ALIKE, One(&["0"]), MEMBER]),
+    ("zcard", &[ZSET]),
+    ("zcount", &[ZSET, LOW, LOW]),
+    ("zdiff", &[SOME_ZSETS, COMBINED]),
+    ("zdiffstore", &[ZSET, SOME_ZSETS, COMBINED]),
+    ("zincrby", &[ZSET, SCORE, MEMBER]),
+    ("zinter", &[SOME_ZSETS, COMBINED]),
+    ("zintercard", &[SOME_ZSETS, COMBINED]),
+    ("zinterstore", &[ZSET, SOME_ZSETS, COMBINED]),
+    ("zlexcount", &[ALIKE, LEX, LEX]),
+    ("zmpop", &[Numbered(SORTED), One(&["MIN", "max", "x"]), Several(0, 2, &["COUNT", "1", "2"])]),
+    ("zmscore", &[ZSET, SOME_MEMBERS]),
+    ("zpopmax", &[ZSET]),
+    ("zpopmax", &[ZSET, INDEX]),
+    ("zpopmin", &[ZSET]),
+    ("zpopmin", &[ZSET, INDEX]),
+    ("zrandmember", &[ZSET, Count(&["WITHSCORES", "withscores", "bogus"])]),
+    ("zrange", &[ZSET, INDEX, INDEX, SOME_RANGE]),
+    ("zrange", &[ZSET, One(&["0"]), One(&["-1"]), One(&["WITHSCORES"])]),
+    ("zrange", &[ZSET, INDEX, INDEX, One(&["REV", "rev"]), SOME_RANGE]),
+    ("zrange", &[ZSET, LOW, LOW, One(&["BYSCORE"]), SOME_RANGE]),
+    ("zrange", &[ZSET, LOW, LOW, One(&["BYSCORE"]), One(&["REV"]), SOME_RANGE]),
+    ("zrange", &[ALIKE, LEX, LEX, One(&["BYLEX"]), Several(0, 4, &["REV", "LIMIT", "0", "1"])]),
+    ("zrangebylex", &[ALIKE, LEX, LEX, Several(0, 3, &["LIMIT", "0", "1"])]),
+    ("zrangebyscore", &[ZSET, LOW, LOW, SOME_RANGE]),
+    ("zrangestore", &[ZSET, ZSET, INDEX, INDEX, Several(0, 1, &["REV"])]),
+    (
+        "zrangestore",
+        &[ZSET, ZSET, LOW, LOW, One(&["BYSCORE"]), Several(0, 3, &["LIMIT", "0", "1"])],
+    ),
+    ("zrank", &[ZSET, MEMBER]),
+    ("zrem", &[ZSET, SOME_MEMBERS]),
+    ("zremrangebylex", &[ALIKE, LEX, LEX]),
+    ("zremrangebyrank", &[ZSET, INDEX, INDEX]),
+    ("zremrangebyscore", &[ZSET, LOW, LOW]),
+    ("zrevrange", &[ZSET, INDEX, INDEX, SOME_RANGE]),
+    ("zrevrangebylex", &[ALIKE, LEX, LEX]),
+    ("zrevrangebyscore", &[ZSET, LOW, LOW, SOME_RANGE]),
+    ("zrevrank", &[ZSET, MEMBER]),
+    ("zscan", &[ZSET, VALUE, SCAN]),
+    ("zscore", &[ZSET, MEMBER]),
+    ("zunion", &[SOME_ZSETS, COMBINED]),
+    ("zunionstore", &[ZSET, SOME_ZSETS, COMBINED]),
+    ("copy", &[ZSET, ZSET, SOME_OPTIONS]),
+    ("rename", &[ZSET, ZSET]),
+    ("del", &[ZSET]),
+    ("type", &[ZSET]),
+    ("watch", &[Written(SORTED)]),
+    ("exec", &[]),
+    ("multi", &[]),
+];
+
+/// All of them.
+const COMMAND_KINDS: &[&[(&str, &[Kind])]] =
+    &[STRINGS, HASH_COMMANDS, SET_COMMANDS, LIST_COMMANDS, SORTED_COMMANDS];
 
 fn pick<'a>(chance: &mut Chance, from: &[&'a str]) -> &'a str {
     from[chance.index(from.len())]
@@ -262,69 +503,65 @@ type Command = Vec<Vec<u8>>;
 /// Draws a command, and perhaps one that comes before it. One in 30 lacks an argument, or has one
 /// too many.
 fn draw(chance: &mut Chance, commands: &mut Vec<Command>) {
-    let (name, kinds) = COMMAND_KINDS[chance.index(COMMAND_KINDS.len())];
+    let kinds = COMMAND_KINDS[chance.index(COMMAND_KINDS.len())];
+    let (name, kinds) = kinds[chance.index(kinds.len())];
     let name = if chance.one_in(3) { name.to_uppercase() } else { name.to_owned() };
     let mut parts = vec![name.into_bytes()];
     let mut push = |text: &str| parts.push(text.as_bytes().to_vec());
     for kind in kinds {
         match kind {
-            Key => push(pick(chance, KEYS)),
-            Value => push(pick(chance, VALUES)),
-            Integer => push(pick(chance, INTEGERS)),
-            Float => push(pick(chance, FLOATS)),
-            Expiry => push(pick(chance, EXPIRIES)),
-            Pattern => push(pick(chance, PATTERNS)),
-            Options => (0..chance.below(4)).for_each(|_| push(pick(chance, OPTIONS))),
-            Conditions => (0..chance.below(3)).for_each(|_| push(pick(chance, CONDITIONS))),
-            Keys => (0..=chance.below(4)).for_each(|_| push(pick(chance, KEYS))),
-            Pairs => (0..=chance.below(3)).for_each(|_| {
-                push(pick(chance, KEYS));
-                push(pick(chance, VALUES));
+            One(texts) => push(pick(chance, texts)),
+            Several(least, most, texts) => {
+                (0..least + chance.below(most - least + 1)).for_each(|_| push(pick(chance, texts)));
+            }
+            Pairs(texts, others) => (0..=chance.below(3)).for_each(|_| {
+                push(pick(chance, texts));
+                push(pick(chance, others));
             }),
-            Hash => push(pick(chance, HASHES)),
-            Field => push(pick(chance, FIELDS)),
-            Fields => (0..=chance.below(4)).for_each(|_| push(pick(chance, FIELDS))),
-            FieldPairs => (0..=chance.below(3)).for_each(|_| {
-                push(pick(chance, FIELDS));
-                push(pick(chance, VALUES));
-            }),
-            ScanOptions => (0..chance.below(5)).for_each(|_| push(pick(chance, SCAN_OPTIONS))),
-            FieldCount => {
+            Numbered(texts) => {
+                let count = 1 + chance.below(3);
+                match chance.below(20) {
+                    0 => push(pick(chance, &["0", "-1", "x", "4", "9223372036854775807"])),
+                    _ => push(&count.to_string()),
+                }
+                (0..count).for_each(|_| push(pick(chance, texts)));
+            }
+            Count(options) => {
+                const COUNTS: Texts = &[
+                    "1",
+                    "2",
+                    "-3",
+                    "0",
+                    "100",
+                    "x",
+                    "9223372036854775807",
+                    "-9223372036854775808",
+                ];
                 if !chance.one_in(3) {
-                    push(pick(
-                        chance,
-                        &[
-                            "1",
-                            "2",
-                            "-3",
-                            "0",
-                            "100",
-                            "x",
-                            "9223372036854775807",
-                            "-9223372036854775808",
-                        ],
-                    ));
+                    push(pick(chance, COUNTS));
                     if chance.one_in(2) {
-                        push(pick(chance, &["WITHVALUES", "withvalues", "bogus"]));
+                        push(pick(chance, options));
                     }
                 }
             }
-            WrittenHash => {
-                let key = pick(chance, HASHES);
-                let before = ["HSET", key, "f", "watched"];
-                commands.push(before.map(|part| part.as_bytes().to_vec()).into());
-                push(key);
-            }
             // `WATCH` of a key that is not there is one of the differences.
-            Written => {
-                let key = pick(chance, KEYS);
-                commands.push(["SET", key, "watched"].map(|part| part.as_bytes().to_vec()).into());
+            Written(texts) => {
+                let key = pick(chance, texts);
+                let before: &[&str] = match key.as_bytes() {
+                    b"h" | [b'h', b'a', ..] => &["HSET", key, "f", "watched"],
+                    [b's', ..] => &["SADD", key, "watched"],
+                    [b'l', ..] => &["RPUSH", key, "watched"],
+                    [b'z', ..] => &["ZADD", key, "1", "watched"],
+                    _ => &["SET", key, "watched"],
+                };
+                commands.push(before.iter().map(|part| part.as_bytes().to_vec()).collect());
                 push(key);
             }
         }
     }
     match chance.below(60) {
-        0 if parts.len() > 1 => drop(parts.pop()),
+        // `SPOP` would take any member.
+        0 if parts.len() > 1 && !parts[0].eq_ignore_ascii_case(b"spop") => drop(parts.pop()),
         // It would be watched.
         1 if !parts[0].eq_ignore_ascii_case(b"watch") => parts.push(b"more".to_vec()),
         _ => {}
@@ -359,18 +596,28 @@ fn is_same(command: &[Vec<u8>], queued: &[Command], ours: &Reply, theirs: &Reply
         }
         // Here nothing expires later than in the year 10889.
         (b"ttl" | b"expiretime" | b"pttl" | b"pexpiretime", _, _) => ours == theirs,
-        (b"keys" | b"hkeys" | b"hvals", Reply::Many(..), Reply::Many(..)) => {
-            sorted(ours) == sorted(theirs)
+        (
+            b"keys" | b"hkeys" | b"hvals" | b"smembers" | b"sinter" | b"sunion" | b"sdiff"
+            | b"spop",
+            Reply::Many(our, _),
+            Reply::Many(their, _),
+        ) => our == their && sorted(ours) == sorted(theirs),
+        (b"sscan", Reply::Many(_, our_page), Reply::Many(_, their_page)) => {
+            our_page[0] == their_page[0] && sorted(&our_page[1]) == sorted(&their_page[1])
         }
         (b"hgetall", Reply::Many(our, _), Reply::Many(their, _)) => {
             our == their && in_pairs(ours) == in_pairs(theirs)
         }
-        (b"hscan", Reply::Many(_, our_page), Reply::Many(_, their_page)) => {
+        (b"hscan" | b"zscan", Reply::Many(_, our_page), Reply::Many(_, their_page)) => {
             our_page[0] == their_page[0] && in_pairs(&our_page[1]) == in_pairs(&their_page[1])
         }
-        // Which fields it returns is left to chance.
-        (b"hrandfield", Reply::Many(_, ours), Reply::Many(_, theirs)) => ours.len() == theirs.len(),
-        (b"hrandfield", Reply::Bulk(_), Reply::Bulk(_)) => true,
+        // Which elements they return is left to chance.
+        (
+            b"hrandfield" | b"srandmember" | b"zrandmember",
+            Reply::Many(_, ours),
+            Reply::Many(_, theirs),
+        ) => ours.len() == theirs.len(),
+        (b"hrandfield" | b"srandmember" | b"zrandmember", Reply::Bulk(_), Reply::Bulk(_)) => true,
         _ => ours == theirs,
     }
 }
@@ -416,10 +663,14 @@ fn random_commands_get_the_replies_of_redis() {
     let mut chance = Chance::new(27);
     let mut queued: Vec<Command> = Vec::new();
     let (mut done, mut executed, mut aborted) = (0, 0, 0);
+    // The last commands, for the message.
+    let mut last: Vec<Command> = Vec::new();
     while done < count {
         let mut commands = Vec::new();
         (0..=chance.below(AT_ONCE)).for_each(|_| draw(&mut chance, &mut commands));
         done += commands.len();
+        last.extend_from_slice(&commands);
+        last.drain(..last.len().saturating_sub(SHOWN));
         let (our_replies, their_replies) = (ours.ask_all(&commands), theirs.ask_all(&commands));
         for (command, (our, their)) in commands.iter().zip(our_replies.iter().zip(&their_replies)) {
             let shown = |command: &Command| {
@@ -428,9 +679,9 @@ fn random_commands_get_the_replies_of_redis() {
             };
             assert!(
                 is_same(command, &queued, our, their),
-                "{}, command {done}: {our:?} here, {their:?} from Redis; {:?}",
+                "{}, command {done}: {our:?} here, {their:?} from Redis; {:#?}",
                 shown(command),
-                queued.iter().map(shown).collect::<Vec<_>>()
+                last.iter().map(shown).collect::<Vec<_>>()
             );
             match our {
                 Reply::Simple(text) if text == "QUEUED" => queued.push(command.clone()),

@@ -8,12 +8,12 @@ fn queued() -> Reply {
     Reply::Simple("QUEUED".into())
 }
 
-fn array(replies: &[Reply]) -> Reply {
+pub(super) fn array(replies: &[Reply]) -> Reply {
     Reply::Many(b'*', replies.to_vec())
 }
 
 /// Sends a transaction, and returns the reply to `EXEC`.
-fn transact(client: &mut RedisClient, commands: &[&str]) -> Reply {
+pub(super) fn transact(client: &mut RedisClient, commands: &[&str]) -> Reply {
     assert_eq!(client.say("MULTI"), Reply::ok());
     for command in commands {
         assert_eq!(client.say(command), queued(), "{command}");

@@ -2,6 +2,7 @@
 
 mod backup;
 mod capacity;
+mod collections;
 mod expiry;
 mod index;
 mod latency;
@@ -24,6 +25,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("batches", throughput::batches),
     ("transactions", transactions::chapter),
     ("redis clients", redis::chapter),
+    ("redis collections", collections::chapter),
     ("expiry", expiry::chapter),
     ("order", order::chapter),
     ("index", index::chapter),
