@@ -289,11 +289,16 @@ impl<D: Disk> Master<D> {
                 }
                 until += 1;
                 // If the object is not as the note says, or not durable, a later note shows it. So
-                // does the end of a transaction that has locked it, which may be committed already.
+                // does the end of a transaction that has locked it, which may be committed already;
+                // and the removal of an object that has expired. Until that is durable, a server
+                // whose clock is behind may get the object's tablet, and show it again.
                 let found = log.find(tablet.table, &note.key);
-                let is_shown = match found {
-                    Some(found) => !note.is_gone && log.is_durable(found),
-                    None => note.is_gone,
+                let entry = found.map(|found| log.entry(found));
+                let is_shown = match (found, &entry) {
+                    (Some(found), Some(entry)) => {
+                        !note.is_gone && log.is_durable(found) && !log.is_expired(entry)
+                    }
+                    _ => note.is_gone,
                 };
                 if !is_shown
                     || log.is_locked(tablet.table, &note.key, false)
@@ -301,7 +306,7 @@ impl<D: Disk> Master<D> {
                 {
                     continue;
                 }
-                match found.map(|found| log.entry(found)).filter(|entry| !log.is_expired(entry)) {
+                match entry {
                     Some(entry) => {
                         let ttl = Ttl::left(log.time(), entry.expires);
                         let (version, key, value) = (entry.version, entry.key, entry.value);
