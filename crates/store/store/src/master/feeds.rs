@@ -268,10 +268,15 @@ impl<D: Disk> Master<D> {
         next: u64,
         what: Shown,
     ) -> Option<Outcome<MasterBody>> {
-        let Self { feeds, log, held, .. } = self;
+        let Self { feeds, log, held, migration_sources, .. } = self;
         let feed = feeds.feeds.get(&tablet)?;
         let position = match what {
             Shown::Changes(position) => {
+                // What expires or is evicted here now, while the tablet is moving, the target may
+                // still have.
+                if migration_sources.is_frozen(tablet) {
+                    return None;
+                }
                 feed.shown(next, position).next()?;
                 position
             }
