@@ -225,3 +225,23 @@ fn a_command_with_too_many_parts_is_skipped() {
     reader.extend(b"*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n");
     assert!(matches!(reader.next(), Ok(Next::Command(command)) if command.len() == 3));
 }
+
+#[test]
+fn numbers_have_seventeen_digits() {
+    for (number, text) in [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (0.1, "0.10000000000000001"),
+        (1e16, "10000000000000000"),
+        (1e17, "1e+17"),
+        (1e-4, "0.0001"),
+        (1.5e-5, "1.5e-05"),
+        (f64::MAX, "1.7976931348623157e+308"),
+        (f64::INFINITY, "inf"),
+        (f64::NEG_INFINITY, "-inf"),
+    ] {
+        assert_eq!(sprat_resp::double_text(number), text);
+    }
+}

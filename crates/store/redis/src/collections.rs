@@ -66,7 +66,7 @@ impl Span {
         Self { from: Bound::Included(first), to: Bound::Excluded(end), descending: false }
     }
 
-    /// The same elements, the last one first if `descending`.
+    /// Turns the range round if `descending`, so that the last element comes first.
     pub(crate) fn directed(self, descending: bool) -> Self {
         Self { descending, ..self }
     }
@@ -205,11 +205,44 @@ impl Call<'_> {
         if found.is_empty() {
             return Ok(0);
         }
+        let mut seen = 0;
+        self.visit(&Span::of(id), (0, found.len() + 1), &mut |_| seen += 1);
+        self.remove_found(key, id, &found, seen == found.len())?;
+        Ok(found.len())
+    }
+
+    /// Removes elements at the beginning of a range, all or none, and the collection with the last
+    /// one. Returns them.
+    pub(crate) fn take_elements(
+        &mut self,
+        key: &[u8],
+        id: CollectionId,
+        span: &Span,
+        count: usize,
+    ) -> Result<Vec<Element>, Failure> {
+        let mut found = self.elements(span, (0, count.saturating_add(1)))?;
+        let is_all = found.len() <= count;
+        found.truncate(count);
+        if !found.is_empty() {
+            let keys: Vec<_> = found.iter().map(|(name, _)| id.element(name)).collect();
+            self.remove_found(key, id, &keys, is_all)?;
+        }
+        Ok(found)
+    }
+
+    /// Removes elements that were found, given their keys, all or none; and the collection if they
+    /// are all that it has.
+    fn remove_found(
+        &mut self,
+        key: &[u8],
+        id: CollectionId,
+        found: &[Vec<u8>],
+        is_all: bool,
+    ) -> Result<(), Failure> {
         self.server.changes.note(self.table, id);
-        if found.len() == self.count(id) {
+        if is_all {
             // The elements of a collection without a head are removed later.
-            self.objects.remove(self.table, key)?;
-            return Ok(found.len());
+            return Ok(self.objects.remove(self.table, key)?);
         }
         let remove = |call: &mut Self| {
             found.iter().try_for_each(|element| {
@@ -217,13 +250,11 @@ impl Call<'_> {
                 Ok(())
             })
         };
-        if found.len() == 1 {
-            remove(self)?;
-        } else {
-            let len: usize = found.iter().map(|element| ENTRY + element.len()).sum();
-            self.together((len, true), remove)?;
+        if let [_] = found {
+            return remove(self);
         }
-        Ok(found.len())
+        let len: usize = found.iter().map(|element| ENTRY + element.len()).sum();
+        self.together((len, true), remove)
     }
 
     /// Returns the number of elements of a collection.

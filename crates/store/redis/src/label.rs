@@ -91,7 +91,9 @@ mod tests {
     proptest! {
         /// Elements are inserted at any places of a list; their labels stay in order.
         #[test]
-        fn labels_are_in_the_order_of_the_list(places in prop::collection::vec(0..1000_usize, 1..300)) {
+        fn labels_are_in_the_order_of_the_list(
+            places in prop::collection::vec(0..1000_usize, 1..300)
+        ) {
             let mut labels: Vec<Vec<u8>> = Vec::new();
             for place in places {
                 let at = place % (labels.len() + 1);
@@ -108,11 +110,13 @@ mod tests {
                 prop_assert!(labels[at].len() >= 8);
             }
             let (low, high) = (labels.first().cloned(), labels.last().cloned());
-            for (low, high) in [(None, None), (None, high.clone()), (low.clone(), None), (low, high)] {
+            let ends = [(None, None), (None, high.clone()), (low.clone(), None), (low, high)];
+            for (low, high) in ends {
                 if low.is_some() && low == high {
                     continue;
                 }
-                let mut all = spread(low.as_deref(), high.as_deref(), 100).expect("far from the ends");
+                let all = spread(low.as_deref(), high.as_deref(), 100);
+                let mut all = all.expect("far from the ends");
                 all.splice(0..0, low);
                 all.extend(high);
                 prop_assert!(all.is_sorted_by(|one, next| one < next));

@@ -11,6 +11,10 @@ use sprat_wire::value::ValueType;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+/// The largest number of elements of a scan that compares each key with the end of its range. The
+/// range of a longer one is counted first: the end has to be found only once then.
+const FEW: usize = 16;
+
 /// Limit on the collections that are remembered as gone.
 const MAX_GONE: usize = 64 << 10;
 
@@ -114,9 +118,15 @@ impl Log {
         let (sorting, twins) = (&order.sorting, &order.twins);
         let key_of = |hash| objects.key_in_tree(hash, sorting, twins);
         let begin = if descending { to } else { from };
-        let limit = limit.min(self.count_elements(table, range).saturating_sub(skip));
         let key = |at: &Ref| order.key_of(&self.memory.entry(at.address)).expect("it is in order");
         let of_twins = self.twins_in(table, order, range);
+        if of_twins.is_empty() && skip == 0 && limit <= FEW {
+            let hashes = order.tree.scan(begin, descending, 0, &key_of).take(limit);
+            let in_tree = hashes.map(|hash| objects.in_tree(hash, twins));
+            found.extend(in_tree.take_while(|at| range.contains(&key(at))));
+            return;
+        }
+        let limit = limit.min(self.count_elements(table, range).saturating_sub(skip));
         if of_twins.is_empty() {
             let hashes = self.prefetched(order.tree.scan(begin, descending, skip, &key_of));
             found.extend(hashes.take(limit).map(|hash| objects.in_tree(hash, twins)));

@@ -98,8 +98,7 @@ fn take(
     id: CollectionId,
     (from_end, count): (bool, usize),
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let found = call.elements(&Span::of(id).directed(from_end), (0, count))?;
-    call.remove_elements(key, id, found.iter().map(|(label, _)| label.as_slice()))?;
+    let found = call.take_elements(key, id, &Span::of(id).directed(from_end), count)?;
     Ok(found.into_iter().map(|(_, value)| value).collect())
 }
 

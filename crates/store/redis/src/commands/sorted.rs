@@ -507,17 +507,6 @@ pub(super) fn zremrangebylex(call: &mut Call<'_>) -> Result<(), Failure> {
     remove_between(call, By::Member)
 }
 
-/// Removes members at an end of a sorted set, and returns them.
-fn take(
-    call: &mut Call<'_>,
-    (key, id): (&[u8], CollectionId),
-    (from_end, count): (bool, usize),
-) -> Result<Vec<Element>, Failure> {
-    let found = call.elements(&Span::of(id).directed(from_end), (0, count))?;
-    call.remove_elements(key, id, found.iter().map(|(member, _)| member.as_slice()))?;
-    Ok(found)
-}
-
 /// Replies with members and their scores.
 fn reply_scored(call: &mut Call<'_>, members: &[Element], in_pairs: bool) {
     call.reply.array(if in_pairs { members.len() } else { 2 * members.len() });
@@ -537,7 +526,9 @@ fn pop(call: &mut Call<'_>, from_end: bool) -> Result<(), Failure> {
     let count = pop_count(call)?;
     let key = call.key(1)?;
     let members = match call.collection(key, SortedSet, Access::Change)? {
-        Some(id) => take(call, (key, id), (from_end, count.unwrap_or(1)))?,
+        Some(id) => {
+            call.take_elements(key, id, &Span::of(id).directed(from_end), count.unwrap_or(1))?
+        }
         None => Vec::new(),
     };
     let in_pairs = count.is_some() && call.session.protocol == Protocol::Resp3;
@@ -561,7 +552,8 @@ fn blocking_pop(call: &mut Call<'_>, from_end: bool) -> Result<(), Failure> {
         call.reply.null_array();
         return Ok(());
     };
-    let (member, score) = take(call, (key, id), (from_end, 1))?.remove(0);
+    let (member, score) =
+        call.take_elements(key, id, &Span::of(id).directed(from_end), 1)?.remove(0);
     call.reply.array(3);
     call.reply.bulk(key);
     call.reply.bulk(&member);
@@ -588,7 +580,7 @@ fn pop_several(call: &mut Call<'_>, waits: bool) -> Result<(), Failure> {
         call.reply.null_array();
         return Ok(());
     };
-    let members = take(call, (key, id), (from_end, count))?;
+    let members = call.take_elements(key, id, &Span::of(id).directed(from_end), count)?;
     call.reply.array(2);
     call.reply.bulk(key);
     reply_scored(call, &members, true);

@@ -162,7 +162,7 @@ fn what_no_hash_can_have_is_refused_by_name() {
     assert_eq!(client.say("HLEN h"), Reply::Integer(2));
     fill(&mut client, "large", 17_000);
     let refused = client.say("COPY large other");
-    assert_eq!(error(&refused), "ERR COPY of a collection with 17000 elements; the limit is 16384");
+    assert_eq!(error(&refused), "ERR COPY of 17000 elements at once; the limit is 16384");
     assert_eq!(client.say("RENAME large other"), Reply::ok(), "which copies nothing");
     // The store's own clients see that it is a collection, and may remove it.
     let table = native.table("redis-0").unwrap();
