@@ -452,7 +452,8 @@ impl Front {
     /// of that command may take it back with its next one.
     fn serve_woken(&mut self, now: Nanos, objects: &mut dyn Objects) {
         while let Some(slot) = self.server.waiting.take_woken() {
-            let mut connection = self.connections[slot].take().expect("it waits");
+            // The connection at hand goes on by itself.
+            let Some(mut connection) = self.connections[slot].take() else { continue };
             self.held -= connection.held();
             connection.pause = None;
             self.execute_next(slot, &mut connection, now, objects);

@@ -26,7 +26,7 @@ const RELABELLED: usize = 64;
 /// The reply when a list has no more labels at an end, after 2^63 elements.
 const NO_LABEL: &str = "ERR the list has no more places at this end";
 
-/// Returns the key of a list that is going to change.
+/// Finds the list of the key that is argument 1; `None` if there is no such key.
 fn list(call: &mut Call<'_>, access: Access) -> Result<Option<CollectionId>, Failure> {
     let key = call.key(1)?;
     call.collection(key, List, access)

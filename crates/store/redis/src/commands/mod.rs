@@ -8,6 +8,7 @@ mod info;
 mod keys;
 mod lists;
 mod sets;
+mod sort;
 mod sorted;
 mod strings;
 mod transactions;
@@ -58,7 +59,8 @@ impl CommandInfo {
                 at + 1..command.len().min((at + 1).saturating_add(count))
             }
         };
-        placed.chain(numbered)
+        let stored = (self.name == "sort").then(|| sort::store_position(command)).flatten();
+        placed.chain(numbered).chain(stored)
     }
 }
 
@@ -282,6 +284,8 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     on_elements("smembers", 2, READ, sets::smembers),
     on_elements("smismember", -3, FAST_READ, sets::smismember),
     on_several("smove", 4, FREE, TWO_KEYS, sets::smove),
+    on_elements("sort", -2, NUMBERED_STORE, sort::sort_command),
+    on_elements("sort_ro", -2, NUMBERED_READ, sort::sort_command),
     on_elements("spop", -2, FREE, sets::spop),
     on_elements("srandmember", -2, READ, sets::srandmember),
     on_elements("srem", -3, FREE, sets::srem),

@@ -297,7 +297,7 @@ fn other_database(info: &CommandInfo, command: &Command<'_>) -> Option<usize> {
 fn copies(command: Command<'_>) -> bool {
     let name = find(command.name()).map_or("", |info| info.name);
     let count = command.get(2).and_then(integer).unwrap_or(1);
-    matches!(name, "copy" | "move" | "linsert")
+    matches!(name, "copy" | "move" | "linsert" | "sort")
         || name.ends_with("store")
         || name == "spop" && count > FEW
 }

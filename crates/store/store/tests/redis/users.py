@@ -91,6 +91,57 @@ def pipelines(protocol):
     assert r.get("count") == "100", r.get("count")
 
 
+def collections(protocol):
+    r = client(protocol=protocol)
+    r.flushdb()
+    assert r.hset("user:1", mapping={"name": "Alice", "age": 30}) == 2
+    assert r.hgetall("user:1") == {"name": "Alice", "age": "30"} and r.hincrby("user:1", "age") == 31
+    assert r.rpush("list", *"abc") == 3 and r.lrange("list", 0, -1) == ["a", "b", "c"]
+    assert r.linsert("list", "before", "b", "x") == 4 and r.lpos("list", "b") == 2
+    assert r.lmpop(2, "none", "list", direction="LEFT", count=2) == ["list", ["a", "x"]]
+    assert r.sadd("red", *"abc") == 3 and r.sadd("blue", *"bcd") == 3
+    assert r.sinter("red", "blue") == {"b", "c"} or sorted(r.sinter("red", "blue")) == ["b", "c"]
+    assert r.smismember("red", ["a", "z"]) == [1, 0] and r.sintercard(2, ["red", "blue"]) == 2
+    assert r.zadd("board", {"alice": 10, "bob": 7.5}) == 2 and r.zadd("board", {"bob": 9}, ch=True)
+    assert [(m, float(s)) for m, s in r.zrange("board", 0, -1, withscores=True)] == [
+        ("bob", 9),
+        ("alice", 10),
+    ]
+    assert r.zscore("board", "alice") == 10 and r.zrevrank("board", "alice") == 0
+    assert r.zrangebyscore("board", "(9", "+inf") == ["alice"] and r.zincrby("board", 2, "bob") == 11
+    assert sorted(r.zunion(["red", "board"])) == ["a", "alice", "b", "bob", "c"]
+    assert sorted(m for m, _ in r.zscan_iter("board")) == ["alice", "bob"]
+    assert r.sort("red", alpha=True, desc=True) == ["c", "b", "a"]
+
+    # A rate limiter with a sliding window.
+    for moment in range(20):
+        with r.pipeline() as p:
+            p.zremrangebyscore("window", 0, moment - 10)
+            p.zadd("window", {str(moment): moment}).zcard("window").expire("window", 10)
+            assert p.execute()[2] == min(moment + 1, 10)
+
+    # Workers take jobs from a queue, and keep each in a list of their own until it is done.
+    done = []
+
+    def work(name):
+        mine = client(protocol=protocol)
+        while (job := mine.blmove("jobs", name, TIMEOUT, "LEFT", "RIGHT")) != "end":
+            done.append(job)
+            assert mine.lrem(name, 1, job) == 1
+
+    threads = [threading.Thread(target=work, args=(f"worker:{at}",)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(200):
+        r.rpush("jobs", f"job:{number}")
+    for _ in threads:
+        r.rpush("jobs", "end")
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == sorted(f"job:{number}" for number in range(200)), len(done)
+    assert r.blpop(["jobs"], timeout=0.01) is None and r.bzpopmin("board")[1] == "alice"
+
+
 def messages(protocol):
     r = client(protocol=protocol)
     p = r.pubsub(ignore_subscribe_messages=True)
@@ -157,6 +208,7 @@ def cache():
 for version in (2, 3):
     commands(version)
     pipelines(version)
+    collections(version)
     messages(version)
 asyncio.run(asynchronous())
 cache()
