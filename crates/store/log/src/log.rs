@@ -178,6 +178,8 @@ pub struct Log {
     /// The largest number of segments that the disk has room for now. It counts only if it is below
     /// the configured limit.
     pub(crate) disk_limit: usize,
+    /// The largest length of the head, in bytes. It counts only if it is below that of a segment.
+    pub(crate) head_limit: usize,
 }
 
 impl Log {
@@ -225,6 +227,7 @@ impl Log {
             low_water: reserve + (seglets / 64).clamp(2, LOW_WATER_MAX),
             idle_water: seglets / 8,
             disk_limit: usize::MAX,
+            head_limit: usize::MAX,
             config,
         })
     }

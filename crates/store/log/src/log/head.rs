@@ -74,6 +74,13 @@ impl Log {
         self.disk_limit = segments.unwrap_or(usize::MAX);
     }
 
+    /// Limits the length of the head, in bytes: the log seals the head rather than append beyond
+    /// `len`, because some replica has no room for more. The limit of one head is never raised: the
+    /// owner may need a backup again that has a full replica. The next head has no limit yet.
+    pub fn limit_head(&mut self, len: usize) {
+        self.head_limit = self.head_limit.min(len);
+    }
+
     pub(crate) fn is_disk_limited(&self) -> bool {
         self.disk_limit < self.config.max_segments_on_disk
     }
@@ -114,7 +121,8 @@ impl Log {
             return Err(NoRoom::Memory);
         }
         let (limit, floor) = (self.config.segment_bytes, self.floor(appender));
-        let address = match self.memory.append(self.head, len, run, limit, floor) {
+        let head_limit = limit.min(self.head_limit);
+        let address = match self.memory.append(self.head, len, run, head_limit, floor) {
             Err(NoRoom::Segment) => {
                 self.open_head(appender)?;
                 self.memory.append(self.head, len, run, limit, floor)
@@ -167,7 +175,7 @@ impl Log {
                 self.memory.segment_mut(self.head).closed = true;
             }
         }
-        self.head = slot;
+        (self.head, self.head_limit) = (slot, usize::MAX);
         if tracked {
             self.heads.push_back(slot);
         }

@@ -230,8 +230,19 @@ impl Replicator {
         let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else {
             return 0;
         };
-        let room = self.open.get(&head.segment).and_then(|open| open.room(head.appended));
-        room.unwrap_or_else(|| self.fresh_room.saturating_sub(head.appended))
+        let limit = self.open.get(&head.segment).and_then(OpenReplicas::limit);
+        limit.unwrap_or(self.fresh_room).saturating_sub(head.appended)
+    }
+
+    /// Limits the log's head to what all its replicas have room for, also for recoveries and moves,
+    /// which append many entries without asking for the [`room`](Self::room). If the head outgrew a
+    /// replica, its backup would refuse the rest of the segment for ever, and with few servers
+    /// there is no other backup.
+    fn limit_head(&self, log: &mut Log) {
+        let open = self.open.get(&log.head_pending().0);
+        if let Some(limit) = open.and_then(OpenReplicas::limit) {
+            log.limit_head(limit);
+        }
     }
 
     /// Places the replicas of open segments, sends them the bytes that they lack, frees replicas
@@ -241,6 +252,7 @@ impl Replicator {
             return;
         }
         self.place(now, log);
+        self.limit_head(log);
         self.send(now, log, caller);
         self.free(now, log, caller);
         self.re_replicate(now, log, caller);
@@ -403,6 +415,7 @@ impl Replicator {
                     self.peers.mark_healthy(server);
                     let room = usize::try_from(number).unwrap_or(0);
                     self.acknowledged(segment, server, (up_to, sealed), room);
+                    self.limit_head(log);
                     self.report_durable(log);
                 }
                 Ok(Answer { status: Status::Fenced, .. }) => self.fenced = true,

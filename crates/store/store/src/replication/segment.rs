@@ -77,13 +77,10 @@ impl OpenReplicas {
         self.replicas.len() == copies && self.replicas.iter().all(|replica| replica.sealed)
     }
 
-    /// Returns the number of bytes that every replica can still take after `appended`; `None` if
-    /// there is no replica.
-    pub(super) fn room(&self, appended: usize) -> Option<usize> {
-        self.replicas
-            .iter()
-            .map(|replica| (replica.acked + replica.room).saturating_sub(appended))
-            .min()
+    /// Returns the largest length of the segment, in bytes, for which every replica has room;
+    /// `None` if there is no replica.
+    pub(super) fn limit(&self) -> Option<usize> {
+        self.replicas.iter().map(|replica| replica.acked + replica.room).min()
     }
 
     /// Returns the next range of bytes to send to a replica, if any, and whether the seal is sent

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod expiry;
+mod full;
 mod raised;
 mod segment;
 mod world;

@@ -25,6 +25,9 @@ pub(crate) const TABLE: u32 = 1;
 
 const STEP: Duration = Duration::from_micros(20);
 
+/// Bytes of a backup's frame beyond those of a segment. Some hundred small writes use them up.
+const SPARE_BYTES: u32 = 4096;
+
 /// The MTU. Frames of this length are probes of it.
 const MTU: usize = 9000;
 
@@ -91,8 +94,11 @@ impl World {
         let mut endpoint = Endpoint::new(&config, 2);
         let mut start = |id: u32| {
             let disk = MemControl::new(id.into()).open().unwrap();
-            let (replicas, _) = Replicas::open(disk, &Options::new([1; 16], 1, 1000)).unwrap();
             let of_log = of_log();
+            let segment_bytes = u32::try_from(of_log.segment_bytes).unwrap();
+            let frame_bytes = segment_bytes + SPARE_BYTES;
+            let options = Options { segment_bytes, frame_bytes, ..Options::new([1; 16], 1, 1000) };
+            let (replicas, _) = Replicas::open(disk, &options).unwrap();
             let replicator = Replicator::new(id, copies, of_log.segment_bytes, seed);
             let (outbox, commands) = inbox();
             let master = Master::replicated(Log::new(of_log).unwrap(), replicator, commands);
