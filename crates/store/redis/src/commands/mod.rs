@@ -113,7 +113,7 @@ const fn on_elements(
     flags: &'static [&'static str],
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo { is_collection: true, ..keyed(name, arity, flags, ONE_KEY, run) }
+    on_several(name, arity, flags, ONE_KEY, run)
 }
 
 /// A command on elements of the collections of several keys.

@@ -339,21 +339,8 @@ fn removed_len(
     table: u32,
     added: usize,
 ) -> Result<usize, Failure> {
-    let reply = call.reply.again();
     let mut resume = Resume::default();
-    let mut part = Call {
-        command,
-        name: info.name,
-        objects: &mut *call.objects,
-        reply,
-        session: &mut *call.session,
-        server: &mut *call.server,
-        resume: &mut resume,
-        table,
-        room: call.room,
-        in_group: true,
-        now: call.now,
-    };
+    let mut part = part(call, (info, command), table, &mut resume);
     let len = match info.name {
         "ltrim" | "lrem" => lists::removed_len(&mut part, added),
         _ => sorted::removed_len(&mut part),
@@ -379,6 +366,31 @@ fn returns_value(info: &CommandInfo, command: &Command<'_>) -> bool {
     }
 }
 
+/// Returns a command of a transaction, to be executed.
+fn part<'c>(
+    call: &'c mut Call<'_>,
+    (info, command): (&'static CommandInfo, Command<'c>),
+    table: u32,
+    resume: &'c mut Resume,
+) -> Call<'c> {
+    let Call { objects, reply, session, server, room, now, .. } = call;
+    let mut reply = reply.again();
+    reply.speak(session.protocol);
+    Call {
+        command,
+        name: info.name,
+        objects: &mut **objects,
+        reply,
+        session,
+        server,
+        resume,
+        table,
+        room: *room,
+        in_group: true,
+        now: *now,
+    }
+}
+
 /// Executes a command of a transaction, whose reply begins at `before`, to its end.
 fn run(call: &mut Call<'_>, command: Command<'_>, before: usize) {
     let info = find(command.name()).expect("checked when it was queued");
@@ -390,23 +402,11 @@ fn run(call: &mut Call<'_>, command: Command<'_>, before: usize) {
         else {
             break try_again(NO_TABLE).into();
         };
-        let protocol = call.session.protocol;
-        let mut reply = call.reply.again();
-        reply.speak(protocol);
-        let done = (info.run)(&mut Call {
-            command,
-            name: info.name,
-            objects: &mut *call.objects,
-            reply,
-            session: &mut *call.session,
-            server: &mut *call.server,
-            resume: &mut resume,
-            table,
-            // Collections that are read have what the others leave.
-            room: call.room.saturating_sub(begin - before),
-            in_group: true,
-            now: call.now,
-        });
+        // Collections that are read have what the others leave.
+        let room = call.room.saturating_sub(begin - before);
+        let mut part = part(call, (info, command), table, &mut resume);
+        part.room = room;
+        let done = (info.run)(&mut part);
         match done {
             Ok(()) => return,
             Err(Failure::Continue) if resume.keeps_reply => {}
