@@ -3,6 +3,7 @@
 mod attempts;
 mod expiry;
 mod full;
+mod leaving;
 mod raised;
 mod segment;
 mod world;

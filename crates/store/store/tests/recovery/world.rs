@@ -5,14 +5,14 @@ use crate::recovery::ended::Ended;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Delivery, Driver as _, Hub, HubOptions, Mem, Nanos};
-use sprat_rpc::{Config as RpcConfig, Endpoint, SessionId};
+use sprat_rpc::{CallId, Config as RpcConfig, Endpoint, SessionId};
 use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::member::ClusterNode as Both;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
 use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::once::OperationId;
-use sprat_wire::op::{Answer, RecoveryOrder, Request, Status};
+use sprat_wire::op::{Answer, MoveOrder, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Tablet, position};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,14 +114,31 @@ impl World {
 
     /// Assigns tablets and recovery orders to `server`, and nothing to the others.
     pub(crate) fn assign(&mut self, server: u32, tablets: &[Tablet], orders: &[RecoveryOrder]) {
+        self.assign_all(server, tablets, orders, &[]);
+    }
+
+    /// Assigns a tablet to `server`, from which it is to move away.
+    pub(crate) fn assign_leaving(&mut self, server: u32, order: MoveOrder) {
+        self.assign_all(server, &[order.tablet], &[], &[order]);
+    }
+
+    fn assign_all(
+        &mut self,
+        server: u32,
+        tablets: &[Tablet],
+        orders: &[RecoveryOrder],
+        leaving: &[MoveOrder],
+    ) {
         self.version += 1;
         let is_member = |server: &&u32| !self.cut.borrow().contains(&address(**server));
         let member =
             |&server: &u32| BackupServer { server, address: address(server), rack: server };
         let members: Vec<_> = self.servers.keys().filter(is_member).map(member).collect();
         for (&id, node) in &self.servers {
-            let (tablets, orders) =
-                if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
+            let (tablets, orders, leaving) = match id == server {
+                true => (tablets.to_vec(), orders.to_vec(), leaving.to_vec()),
+                false => Default::default(),
+            };
             let (version, members, next_server) = (self.version, members.clone(), self.next_server);
             let masters = (1..next_server).collect();
             let assigned = MasterAssignment {
@@ -131,6 +148,7 @@ impl World {
                 masters,
                 next_server,
                 orders,
+                leaving,
                 ..MasterAssignment::default()
             };
             assert!(node.outbox.send(Command::Assign(Box::new(assigned))));
@@ -192,22 +210,38 @@ impl World {
         request: &Request<'_>,
         id: Option<OperationId>,
     ) -> Result<(u64, Vec<u8>), Status> {
+        let call = self.begin(server, request, id);
+        self.end(call)
+    }
+
+    /// Sends a request to a server.
+    #[track_caller]
+    pub(crate) fn begin(
+        &mut self,
+        server: u32,
+        request: &Request<'_>,
+        id: Option<OperationId>,
+    ) -> CallId {
         let (header, key, value) = request.parts();
         let header = if id.is_some() { header.with_id() } else { header };
         let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();
-        let parts = [header.as_bytes(), &id, key, value];
+        let ttl = request.ttl_bytes().map(|ttl| ttl.to_vec()).unwrap_or_default();
+        let parts = [header.as_bytes(), &id, &ttl, key, value];
         let deadline = self.now + Duration::from_secs(3600);
         let session = self.servers[&server].session;
-        let call = self
-            .endpoint
-            .call(self.now, session, &parts, deadline, self.driver.tx())
-            .expect("one at a time");
+        let call = self.endpoint.call(self.now, session, &parts, deadline, self.driver.tx());
+        call.expect("few at a time")
+    }
+
+    /// Waits for the reply to a request. Returns its number and body, or its status if that is not
+    /// `Ok`.
+    #[track_caller]
+    pub(crate) fn end(&mut self, call: CallId) -> Result<(u64, Vec<u8>), Status> {
         let bytes = self.until(|world| world.ended.results.remove(&call)).expect("both live");
         let answer = Answer::parse(&bytes).expect("an answer");
-        if answer.status == Status::Ok {
-            Ok((answer.number, answer.body.to_vec()))
-        } else {
-            Err(answer.status)
+        match answer.status {
+            Status::Ok => Ok((answer.number, answer.body.to_vec())),
+            status => Err(status),
         }
     }
 
