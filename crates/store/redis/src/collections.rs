@@ -212,7 +212,10 @@ impl Call<'_> {
     }
 
     /// Removes elements at the beginning of a range, all or none, and the collection with the last
-    /// one. Returns them.
+    /// one. Returns them, for the reply.
+    ///
+    /// # Errors
+    /// The reply has no room for several of them: they stay where they are.
     pub(crate) fn take_elements(
         &mut self,
         key: &[u8],
@@ -223,6 +226,10 @@ impl Call<'_> {
         let mut found = self.elements(span, (0, count.saturating_add(1)))?;
         let is_all = found.len() <= count;
         found.truncate(count);
+        if found.len() > 1 {
+            let len = |(name, value): &Element| ENTRY + name.len() + value.len();
+            self.add_to_reply(found.iter().map(len).sum())?;
+        }
         if !found.is_empty() {
             let keys: Vec<_> = found.iter().map(|(name, _)| id.element(name)).collect();
             self.remove_found(key, id, &keys, is_all)?;
@@ -274,7 +281,7 @@ impl Call<'_> {
         (skip, limit): (usize, usize),
         visit: &mut dyn FnMut(&Entry<'_>),
     ) {
-        self.objects.visit_elements(self.table, &span.range(), (skip, limit), visit);
+        span.visit(self.objects, self.table, (skip, limit), visit);
     }
 
     /// Returns up to `limit` elements in a range, after the first `skip`.

@@ -102,13 +102,9 @@ fn take(
     Ok(found.into_iter().map(|(_, value)| value).collect())
 }
 
-fn reply_values(call: &mut Call<'_>, values: &[Vec<u8>]) -> Result<(), Failure> {
+fn reply_values(call: &mut Call<'_>, values: &[Vec<u8>]) {
     call.reply.array(values.len());
-    for value in values {
-        call.add_to_reply(PART + value.len())?;
-        call.reply.bulk(value);
-    }
-    Ok(())
+    values.iter().for_each(|value| call.reply.bulk(value));
 }
 
 fn pop(call: &mut Call<'_>, from_end: bool) -> Result<(), Failure> {
@@ -126,11 +122,9 @@ fn pop(call: &mut Call<'_>, from_end: bool) -> Result<(), Failure> {
     let values = take(call, call.key(1)?, id, (from_end, count.unwrap_or(1)))?;
     match count {
         Some(_) => reply_values(call, &values),
-        None => {
-            call.reply.bulk(&values[0]);
-            Ok(())
-        }
+        None => call.reply.bulk(&values[0]),
     }
+    Ok(())
 }
 
 pub(super) fn lpop(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -178,7 +172,8 @@ fn pop_several(call: &mut Call<'_>, waits: bool) -> Result<(), Failure> {
     let values = take(call, key, id, (from_end, count))?;
     call.reply.array(2);
     call.reply.bulk(key);
-    reply_values(call, &values)
+    reply_values(call, &values);
+    Ok(())
 }
 
 pub(super) fn lmpop(call: &mut Call<'_>) -> Result<(), Failure> {

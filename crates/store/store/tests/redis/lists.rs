@@ -94,7 +94,7 @@ fn clients_that_wait_get_elements_in_turn() {
     assert_eq!(waiters[0].reply(), Some(Reply::bulk("y")));
     let popped = array(&[Reply::bulk("second"), bulks(&["y"])]);
     assert_eq!(waiters[1].reply(), Some(popped));
-    // Whoever waits for a sorted set is not served by a list.
+    // A client that waits for a sorted set is not served by a list.
     begin(&mut waiters[0], "BZPOPMIN scores 0");
     until_waiting(&served, 1);
     assert_eq!(pusher.say("RPUSH scores 1"), Reply::Integer(1));
@@ -226,6 +226,26 @@ fn large_collections_are_cut_and_emptied() {
     // All elements go with the head, however many there are.
     assert_eq!(client.say("ZREMRANGEBYRANK zset 0 -1"), Reply::Integer(29_997));
     assert_eq!(client.say("EXISTS zset"), Reply::Integer(0));
+    served.server.stop().unwrap();
+}
+
+/// The replies of a transaction have no room for more elements.
+#[test]
+fn elements_that_do_not_fit_in_the_reply_are_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&options(dir.path(), Durability::None));
+    let mut client = served.client();
+    for _ in 0..12 {
+        let push = [b"RPUSH".to_vec(), b"list".to_vec(), vec![7; 1 << 20]];
+        assert!(matches!(client.ask(&push), Reply::Integer(_)));
+    }
+    for pop in ["LPOP list 12", "LMPOP 1 list LEFT COUNT 12"] {
+        let replies = transact(&mut client, &["LRANGE list 0 -1", pop]).elements();
+        assert_eq!(replies[0].clone().elements().len(), 12);
+        assert!(error(&replies[1]).contains("the reply is longer than"), "{pop}");
+        assert_eq!(client.say("LLEN list"), Reply::Integer(12), "{pop}");
+    }
+    assert_eq!(client.say("LPOP list 12").elements().len(), 12);
     served.server.stop().unwrap();
 }
 

@@ -95,12 +95,13 @@ def collections(protocol):
     r = client(protocol=protocol)
     r.flushdb()
     assert r.hset("user:1", mapping={"name": "Alice", "age": 30}) == 2
-    assert r.hgetall("user:1") == {"name": "Alice", "age": "30"} and r.hincrby("user:1", "age") == 31
+    assert r.hgetall("user:1") == {"name": "Alice", "age": "30"}
+    assert r.hincrby("user:1", "age") == 31
     assert r.rpush("list", *"abc") == 3 and r.lrange("list", 0, -1) == ["a", "b", "c"]
     assert r.linsert("list", "before", "b", "x") == 4 and r.lpos("list", "b") == 2
     assert r.lmpop(2, "none", "list", direction="LEFT", count=2) == ["list", ["a", "x"]]
     assert r.sadd("red", *"abc") == 3 and r.sadd("blue", *"bcd") == 3
-    assert r.sinter("red", "blue") == {"b", "c"} or sorted(r.sinter("red", "blue")) == ["b", "c"]
+    assert sorted(r.sinter("red", "blue")) == ["b", "c"]
     assert r.smismember("red", ["a", "z"]) == [1, 0] and r.sintercard(2, ["red", "blue"]) == 2
     assert r.zadd("board", {"alice": 10, "bob": 7.5}) == 2 and r.zadd("board", {"bob": 9}, ch=True)
     assert [(m, float(s)) for m, s in r.zrange("board", 0, -1, withscores=True)] == [
@@ -108,7 +109,8 @@ def collections(protocol):
         ("alice", 10),
     ]
     assert r.zscore("board", "alice") == 10 and r.zrevrank("board", "alice") == 0
-    assert r.zrangebyscore("board", "(9", "+inf") == ["alice"] and r.zincrby("board", 2, "bob") == 11
+    assert r.zrangebyscore("board", "(9", "+inf") == ["alice"]
+    assert r.zincrby("board", 2, "bob") == 11
     assert sorted(r.zunion(["red", "board"])) == ["a", "alice", "b", "bob", "c"]
     assert sorted(m for m, _ in r.zscan_iter("board")) == ["alice", "bob"]
     assert r.sort("red", alpha=True, desc=True) == ["c", "b", "a"]
