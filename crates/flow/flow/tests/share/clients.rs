@@ -54,17 +54,23 @@ fn curl() {
     assert!(std::fs::read(to.path().join("old")).unwrap() == file);
     // A file that changes during the transfer does not arrive.
     std::fs::File::create(shared.path().join("large")).unwrap().set_len(8 << 30).unwrap();
-    let large = shared.path().join("large");
-    let changing = std::thread::spawn(move || {
-        super::support::wait(200);
-        std::fs::File::options().write(true).open(large).unwrap().set_len(1 << 30).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let large = shared.path().join("large");
+            let large = std::fs::File::options().write(true).open(large).unwrap();
+            let begun = (0..30_000).any(|_| {
+                super::support::wait(1);
+                shared.share.transfers().snapshot().0.iter().any(|live| live.path == "/large")
+            });
+            assert!(begun);
+            large.set_len(1 << 30).unwrap();
+        });
+        assert_eq!(
+            code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]),
+            Some(18),
+            "curl says that the file is partial"
+        );
     });
-    assert_eq!(
-        code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]),
-        Some(18),
-        "curl says that the file is partial"
-    );
-    changing.join().unwrap();
 }
 
 #[test]
