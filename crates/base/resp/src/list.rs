@@ -14,14 +14,14 @@ pub struct CommandList {
 }
 
 impl CommandList {
-    /// Adds a command.
+    /// Adds a command, given its parts.
     ///
     /// # Panics
     /// When the commands have 4 GiB: callers limit [`held`](Self::held).
-    pub fn push(&mut self, command: &Command<'_>) {
+    pub fn push<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
         let index = |at: usize| u32::try_from(at).expect("callers limit the bytes");
         let begin = index(self.parts.len());
-        for part in command.iter() {
+        for part in parts {
             let start = index(self.bytes.len());
             self.bytes.extend_from_slice(part);
             self.parts.push(start..index(self.bytes.len()));

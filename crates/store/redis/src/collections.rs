@@ -432,25 +432,6 @@ impl Call<'_> {
 /// arguments.
 pub(crate) const MAX_AT_ONCE: usize = 16 << 10;
 
-/// Returns the bytes of an element in the log, at most.
-pub(crate) fn element_len(entry: &Entry<'_>) -> usize {
-    ENTRY + entry.key.len() + entry.value.len()
-}
-
-/// Passes the first `limit` elements of a collection to `visit`, and as many of the last.
-pub(crate) fn visit_ends(
-    objects: &mut dyn Objects,
-    table: u32,
-    id: CollectionId,
-    limit: usize,
-    visit: &mut dyn FnMut(&Entry<'_>),
-) {
-    let span = Span::of(id);
-    let rest = objects.count_elements(table, &span.range()).saturating_sub(limit);
-    span.visit(objects, table, (0, limit), visit);
-    span.directed(true).visit(objects, table, (0, limit.min(rest)), visit);
-}
-
 /// Returns the bytes of the head and the owner record of a key's collection in the log.
 pub(crate) fn making_len(key: &[u8]) -> usize {
     2 * (ENTRY + key.len() + COLLECTION_ID_BYTES)

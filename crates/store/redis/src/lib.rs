@@ -12,6 +12,7 @@
 //! - `collections`: hashes, lists, sets and sorted sets, and their elements. `label`: the order of
 //!   lists. `score`: that of sorted sets. `sweep`: removes the elements of collections that are
 //!   gone. `waiting`: clients that wait for an element.
+//! - `staged`: the changes of transactions, which are made together.
 //! - `channels`: subscriptions, and the messages to subscribers.
 
 mod call;
@@ -26,10 +27,11 @@ mod label;
 mod objects;
 mod score;
 mod session;
+mod staged;
 mod sweep;
 mod waiting;
 
 pub use call::{KEYS_AT_ONCE, MAX_PATTERN, MAX_REPLY};
 pub use front::{COMMAND_LIMITS, Front, MAX_CONNECTIONS};
-pub use objects::{Access, Objects, Unready};
+pub use objects::{Access, NO_NUMBER, Objects, Unready};
 pub use session::{DATABASES, TableRequest, TableRequests};

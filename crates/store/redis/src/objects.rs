@@ -17,6 +17,9 @@ pub enum Unready {
     Refused(String),
 }
 
+/// The reply to a command that makes a collection when there are no more ids near its key.
+pub const NO_NUMBER: &str = "ERR there are no more numbers for collections: remove other keys";
+
 /// What a command is going to do with an object that it looks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {

@@ -1,6 +1,6 @@
 //! Commands on channels: `SUBSCRIBE`, `PUBLISH` and what belongs to them.
 
-use super::unknown_subcommand;
+use super::wrong_subcommand;
 use crate::call::{Call, Failure};
 use crate::channels::Subject;
 use crate::glob;
@@ -91,7 +91,7 @@ pub(super) fn pubsub(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         }
         (b"numpat", 2) => call.reply.integer(count(channels.patterns())),
-        _ => return Err(unknown_subcommand(call)),
+        _ => return Err(wrong_subcommand(call, &["channels", "numpat"])),
     }
     Ok(())
 }

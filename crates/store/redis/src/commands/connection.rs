@@ -1,6 +1,6 @@
 //! Commands on the connection itself.
 
-use super::unknown_subcommand;
+use super::wrong_subcommand;
 use crate::call::{Call, Failure, SYNTAX};
 use crate::session::Session;
 use sprat_resp::{Protocol, integer};
@@ -11,10 +11,6 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// Limit on the length of a client's name, in bytes.
 const MAX_CLIENT_NAME: usize = 256;
-
-fn wrong_number(name: &str) -> Failure {
-    format!("ERR wrong number of arguments for '{name}' command").into()
-}
 
 pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
     let Session { protocol, subscriptions, .. } = &call.session;
@@ -27,7 +23,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
         }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.argument(1)),
-        _ => return Err(wrong_number("ping")),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
     }
     Ok(())
 }
@@ -182,10 +178,11 @@ pub(super) fn client(call: &mut Call<'_>) -> Result<(), Failure> {
         b"id" | b"getname" | b"info" | b"help" => 2,
         b"setname" | b"no-evict" => 3,
         b"setinfo" => 4,
-        _ => return Err(unknown_subcommand(call)),
+        _ => 0,
     };
     if call.command.len() != parts {
-        return Err(wrong_number(&format!("client|{}", String::from_utf8_lossy(&name))));
+        let known = ["id", "getname", "info", "help", "setname", "no-evict", "setinfo"];
+        return Err(wrong_subcommand(call, &known));
     }
     match &name[..] {
         b"id" => call.reply.integer(call.session.id.cast_signed()),

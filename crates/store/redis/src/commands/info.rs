@@ -1,11 +1,11 @@
 //! Commands on the server: what it is, and what it can do.
 
 use super::connection::REDIS_VERSION;
-use super::{COMMANDS, CommandInfo, find, unknown_subcommand};
+use super::{COMMANDS, CommandInfo, NO_MANDATORY_KEYS, find, wrong_subcommand};
 use crate::call::{Call, Failure};
 use crate::glob;
 use crate::session::DATABASES;
-use sprat_resp::integer;
+use sprat_resp::{CommandList, integer};
 use sprat_wire::MAX_VALUE;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -82,7 +82,35 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         }
         (b"docs", _) => call.reply.map(0),
-        _ => return Err(unknown_subcommand(call)),
+        (b"getkeys", 4..) => keys_of_command(call)?,
+        _ => return Err(wrong_subcommand(call, &["count", "list", "getkeys"])),
+    }
+    Ok(())
+}
+
+/// Replies with the keys of the command that is among the arguments.
+fn keys_of_command(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut list = CommandList::default();
+    list.push(call.command.iter().skip(2));
+    let command = list.iter().next().expect("it was added");
+    let info = find(command.name()).ok_or("ERR Invalid command specified")?;
+    if !info.has_keys() {
+        return Err("ERR The command has no key arguments".into());
+    }
+    if !info.has_arity_for(&command) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let keys: Vec<_> = info.key_positions(&command).collect();
+    let is_wrong = info.numbered_at > 0 && !info.flags.contains(&NO_MANDATORY_KEYS) && {
+        let count = command.get(info.numbered_at).and_then(integer).unwrap_or_default();
+        usize::try_from(count).is_ok_and(|count| count == 0 || count > keys.len())
+    };
+    if is_wrong || keys.is_empty() {
+        return Err("ERR Invalid arguments specified for command".into());
+    }
+    call.reply.array(keys.len());
+    for at in keys {
+        call.reply.bulk(command.get(at).expect("within the command"));
     }
     Ok(())
 }
@@ -123,7 +151,7 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Failure> {
                 .into());
         }
         b"resetstat" if call.command.len() == 2 => call.reply.simple("OK"),
-        _ => return Err(unknown_subcommand(call)),
+        _ => return Err(wrong_subcommand(call, &["get", "set", "resetstat"])),
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::elements::{
 };
 use super::strings::length;
 use crate::call::{Call, Deadline, Failure, NOT_AN_INTEGER, SYNTAX};
-use crate::collections::{ELEMENT, Element, MAX_AT_ONCE, Span, check_element, making_len};
+use crate::collections::{ELEMENT, Element, Span, check_element, making_len};
 use crate::label;
 use crate::objects::Access;
 use sprat_resp::integer;
@@ -291,30 +291,8 @@ fn trimmed((first, last): (i64, i64), len: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the bytes of the log that `LTRIM` or `LREM` needs, of a list to which commands before
-/// have added up to `added` elements.
-pub(super) fn removed_len(call: &mut Call<'_>, added: usize) -> Result<usize, Failure> {
-    let Some(id) = list(call, Access::Change)? else { return Ok(added * REMOVED) };
-    let len = call.count(id) + added;
-    let count = match call.name {
-        "ltrim" => {
-            let (at_begin, at_end) = trimmed((call.integer(2)?, call.integer(3)?), len);
-            let (removed, kept) = (at_begin + at_end, len - at_begin - at_end);
-            if call.check_count(removed).is_err() && kept > 0 {
-                return Ok(call.objects.most_at_once());
-            }
-            removed
-        }
-        _ => match usize::try_from(call.integer(2)?.unsigned_abs()) {
-            Ok(0) | Err(_) => len,
-            Ok(count) => count.min(len),
-        },
-    };
-    Ok(count.min(MAX_AT_ONCE) * REMOVED)
-}
-
 /// Bytes of the log for an element that is removed, at most.
-pub(super) const REMOVED: usize = ELEMENT + MAX_LABEL;
+const REMOVED: usize = ELEMENT + MAX_LABEL;
 
 pub(super) fn ltrim(call: &mut Call<'_>) -> Result<(), Failure> {
     let (first, last) = (call.integer(2)?, call.integer(3)?);

@@ -35,12 +35,21 @@ pub(crate) struct CommandInfo {
     pub(crate) numbered_at: usize,
     /// Whether it uses the session's database.
     pub(crate) uses_database: bool,
-    /// Whether it is a command on elements of a collection.
-    pub(crate) is_collection: bool,
     pub(crate) run: fn(&mut Call<'_>) -> Result<(), Failure>,
 }
 
 impl CommandInfo {
+    /// Returns whether a command has as many parts as it must have.
+    pub(crate) fn has_arity_for(&self, command: &Command<'_>) -> bool {
+        let parts = i32::try_from(command.len()).expect("the parts are limited");
+        if self.arity < 0 { parts >= -self.arity } else { parts == self.arity }
+    }
+
+    /// Returns whether it has keys.
+    fn has_keys(&self) -> bool {
+        self.keys != NO_KEY || self.numbered_at > 0
+    }
+
     /// Returns which parts of a command are keys.
     pub(crate) fn key_positions(&self, command: &Command<'_>) -> impl Iterator<Item = usize> {
         let (first, last, step) = self.keys;
@@ -77,6 +86,9 @@ const NUMBERED_WRITE: &[&str] = &["write", "movablekeys"];
 const NUMBERED_STORE: &[&str] = &["write", "denyoom", "movablekeys"];
 const NUMBERED_BLOCKING: &[&str] = &["write", "blocking", "movablekeys"];
 
+/// The flag of a command that has the number of its keys before them, which may be zero.
+const NO_MANDATORY_KEYS: &str = "no_mandatory_keys";
+
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
@@ -94,37 +106,7 @@ const fn keyed(
     keys: (i32, i32, i32),
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo {
-        name,
-        arity,
-        flags,
-        keys,
-        numbered_at: 0,
-        uses_database: true,
-        is_collection: false,
-        run,
-    }
-}
-
-/// A command on elements of the collection of a key.
-const fn on_elements(
-    name: &'static str,
-    arity: i32,
-    flags: &'static [&'static str],
-    run: fn(&mut Call<'_>) -> Result<(), Failure>,
-) -> CommandInfo {
-    on_several(name, arity, flags, ONE_KEY, run)
-}
-
-/// A command on elements of the collections of several keys.
-const fn on_several(
-    name: &'static str,
-    arity: i32,
-    flags: &'static [&'static str],
-    keys: (i32, i32, i32),
-    run: fn(&mut Call<'_>) -> Result<(), Failure>,
-) -> CommandInfo {
-    CommandInfo { is_collection: true, ..keyed(name, arity, flags, keys, run) }
+    CommandInfo { name, arity, flags, keys, numbered_at: 0, uses_database: true, run }
 }
 
 /// A command that has the number of its keys before them.
@@ -135,7 +117,7 @@ const fn numbered(
     numbered_at: usize,
     run: fn(&mut Call<'_>) -> Result<(), Failure>,
 ) -> CommandInfo {
-    CommandInfo { numbered_at, ..on_several(name, arity, flags, NO_KEY, run) }
+    CommandInfo { numbered_at, ..keyed(name, arity, flags, NO_KEY, run) }
 }
 
 /// A command that gives a key what it makes of others, of which it has the number before them.
@@ -156,7 +138,6 @@ const fn plain(
         keys: NO_KEY,
         numbered_at: 0,
         uses_database: false,
-        is_collection: false,
         run,
     }
 }
@@ -165,26 +146,14 @@ const fn plain(
 pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("append", 3, FAST_WRITE, ONE_KEY, strings::append),
     plain("auth", -2, connection::auth),
-    on_several("blmove", 6, &["write", "denyoom", "blocking"], TWO_KEYS, lists::blmove),
+    keyed("blmove", 6, &["write", "denyoom", "blocking"], TWO_KEYS, lists::blmove),
     numbered("blmpop", -5, NUMBERED_BLOCKING, 2, lists::blmpop),
-    on_several("blpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::blpop),
-    on_several("brpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::brpop),
-    on_several("brpoplpush", 4, &["write", "denyoom", "blocking"], TWO_KEYS, lists::brpoplpush),
+    keyed("blpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::blpop),
+    keyed("brpop", -3, BLOCKING, KEYS_BEFORE_TIMEOUT, lists::brpop),
+    keyed("brpoplpush", 4, &["write", "denyoom", "blocking"], TWO_KEYS, lists::brpoplpush),
     numbered("bzmpop", -5, NUMBERED_BLOCKING, 2, sorted::bzmpop),
-    on_several(
-        "bzpopmax",
-        -3,
-        &["write", "blocking", "fast"],
-        KEYS_BEFORE_TIMEOUT,
-        sorted::bzpopmax,
-    ),
-    on_several(
-        "bzpopmin",
-        -3,
-        &["write", "blocking", "fast"],
-        KEYS_BEFORE_TIMEOUT,
-        sorted::bzpopmin,
-    ),
+    keyed("bzpopmax", -3, &["write", "blocking", "fast"], KEYS_BEFORE_TIMEOUT, sorted::bzpopmax),
+    keyed("bzpopmin", -3, &["write", "blocking", "fast"], KEYS_BEFORE_TIMEOUT, sorted::bzpopmin),
     plain("client", -2, connection::client),
     plain("command", -1, info::command),
     plain("config", -2, info::config),
@@ -207,41 +176,41 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("getex", -2, FREE, ONE_KEY, strings::getex),
     keyed("getrange", 4, READ, ONE_KEY, strings::getrange),
     keyed("getset", 3, FAST_WRITE, ONE_KEY, strings::getset),
-    on_elements("hdel", -3, FREE, hashes::hdel),
+    keyed("hdel", -3, FREE, ONE_KEY, hashes::hdel),
     plain("hello", -1, connection::hello),
-    on_elements("hexists", 3, FAST_READ, hashes::hexists),
-    on_elements("hget", 3, FAST_READ, hashes::hget),
-    on_elements("hgetall", 2, READ, hashes::hgetall),
-    on_elements("hincrby", 4, FAST_WRITE, hashes::hincrby),
-    on_elements("hincrbyfloat", 4, FAST_WRITE, hashes::hincrbyfloat),
-    on_elements("hkeys", 2, READ, hashes::hkeys),
-    on_elements("hlen", 2, FAST_READ, hashes::hlen),
-    on_elements("hmget", -3, FAST_READ, hashes::hmget),
-    on_elements("hmset", -4, FAST_WRITE, hashes::hmset),
-    on_elements("hrandfield", -2, READ, hashes::hrandfield),
-    on_elements("hscan", -3, READ, hashes::hscan),
-    on_elements("hset", -4, FAST_WRITE, hashes::hset),
-    on_elements("hsetnx", 4, FAST_WRITE, hashes::hsetnx),
-    on_elements("hstrlen", 3, FAST_READ, hashes::hstrlen),
-    on_elements("hvals", 2, READ, hashes::hvals),
+    keyed("hexists", 3, FAST_READ, ONE_KEY, hashes::hexists),
+    keyed("hget", 3, FAST_READ, ONE_KEY, hashes::hget),
+    keyed("hgetall", 2, READ, ONE_KEY, hashes::hgetall),
+    keyed("hincrby", 4, FAST_WRITE, ONE_KEY, hashes::hincrby),
+    keyed("hincrbyfloat", 4, FAST_WRITE, ONE_KEY, hashes::hincrbyfloat),
+    keyed("hkeys", 2, READ, ONE_KEY, hashes::hkeys),
+    keyed("hlen", 2, FAST_READ, ONE_KEY, hashes::hlen),
+    keyed("hmget", -3, FAST_READ, ONE_KEY, hashes::hmget),
+    keyed("hmset", -4, FAST_WRITE, ONE_KEY, hashes::hmset),
+    keyed("hrandfield", -2, READ, ONE_KEY, hashes::hrandfield),
+    keyed("hscan", -3, READ, ONE_KEY, hashes::hscan),
+    keyed("hset", -4, FAST_WRITE, ONE_KEY, hashes::hset),
+    keyed("hsetnx", 4, FAST_WRITE, ONE_KEY, hashes::hsetnx),
+    keyed("hstrlen", 3, FAST_READ, ONE_KEY, hashes::hstrlen),
+    keyed("hvals", 2, READ, ONE_KEY, hashes::hvals),
     keyed("incr", 2, FAST_WRITE, ONE_KEY, strings::incr),
     keyed("incrby", 3, FAST_WRITE, ONE_KEY, strings::incrby),
     keyed("incrbyfloat", 3, FAST_WRITE, ONE_KEY, strings::incrbyfloat),
     plain("info", -1, info::info),
     keyed("keys", 2, READ, NO_KEY, keys::keys),
-    on_elements("lindex", 3, READ, lists::lindex),
-    on_elements("linsert", 5, WRITE, lists::linsert),
-    on_elements("llen", 2, FAST_READ, lists::llen),
-    on_several("lmove", 5, WRITE, TWO_KEYS, lists::lmove),
+    keyed("lindex", 3, READ, ONE_KEY, lists::lindex),
+    keyed("linsert", 5, WRITE, ONE_KEY, lists::linsert),
+    keyed("llen", 2, FAST_READ, ONE_KEY, lists::llen),
+    keyed("lmove", 5, WRITE, TWO_KEYS, lists::lmove),
     numbered("lmpop", -4, NUMBERED_WRITE, 1, lists::lmpop),
-    on_elements("lpop", -2, FREE, lists::lpop),
-    on_elements("lpos", -3, READ, lists::lpos),
-    on_elements("lpush", -3, FAST_WRITE, lists::lpush),
-    on_elements("lpushx", -3, FAST_WRITE, lists::lpushx),
-    on_elements("lrange", 4, READ, lists::lrange),
-    on_elements("lrem", 4, &["write"], lists::lrem),
-    on_elements("lset", 4, WRITE, lists::lset),
-    on_elements("ltrim", 4, &["write"], lists::ltrim),
+    keyed("lpop", -2, FREE, ONE_KEY, lists::lpop),
+    keyed("lpos", -3, READ, ONE_KEY, lists::lpos),
+    keyed("lpush", -3, FAST_WRITE, ONE_KEY, lists::lpush),
+    keyed("lpushx", -3, FAST_WRITE, ONE_KEY, lists::lpushx),
+    keyed("lrange", 4, READ, ONE_KEY, lists::lrange),
+    keyed("lrem", 4, &["write"], ONE_KEY, lists::lrem),
+    keyed("lset", 4, WRITE, ONE_KEY, lists::lset),
+    keyed("ltrim", 4, &["write"], ONE_KEY, lists::ltrim),
     keyed("mget", -2, FAST_READ, ALL_KEYS, strings::mget),
     keyed("move", 3, FREE, ONE_KEY, keys::move_key),
     keyed("mset", -3, WRITE, PAIRS, strings::mset),
@@ -263,38 +232,38 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("rename", 3, &["write"], TWO_KEYS, keys::rename),
     keyed("renamenx", 3, FREE, TWO_KEYS, keys::renamenx),
     plain("reset", 1, connection::reset),
-    on_elements("rpop", -2, FREE, lists::rpop),
-    on_several("rpoplpush", 3, WRITE, TWO_KEYS, lists::rpoplpush),
-    on_elements("rpush", -3, FAST_WRITE, lists::rpush),
-    on_elements("rpushx", -3, FAST_WRITE, lists::rpushx),
-    on_elements("sadd", -3, FAST_WRITE, sets::sadd),
+    keyed("rpop", -2, FREE, ONE_KEY, lists::rpop),
+    keyed("rpoplpush", 3, WRITE, TWO_KEYS, lists::rpoplpush),
+    keyed("rpush", -3, FAST_WRITE, ONE_KEY, lists::rpush),
+    keyed("rpushx", -3, FAST_WRITE, ONE_KEY, lists::rpushx),
+    keyed("sadd", -3, FAST_WRITE, ONE_KEY, sets::sadd),
     keyed("scan", -2, READ, NO_KEY, keys::scan),
-    on_elements("scard", 2, FAST_READ, sets::scard),
-    on_several("sdiff", -2, READ, ALL_KEYS, sets::sdiff),
-    on_several("sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiffstore),
+    keyed("scard", 2, FAST_READ, ONE_KEY, sets::scard),
+    keyed("sdiff", -2, READ, ALL_KEYS, sets::sdiff),
+    keyed("sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiffstore),
     plain("select", 2, connection::select),
     keyed("set", -3, WRITE, ONE_KEY, strings::set),
     keyed("setex", 4, WRITE, ONE_KEY, strings::setex),
     keyed("setnx", 3, FAST_WRITE, ONE_KEY, strings::setnx),
     keyed("setrange", 4, WRITE, ONE_KEY, strings::setrange),
-    on_several("sinter", -2, READ, ALL_KEYS, sets::sinter),
+    keyed("sinter", -2, READ, ALL_KEYS, sets::sinter),
     numbered("sintercard", -3, NUMBERED_READ, 1, sets::sintercard),
-    on_several("sinterstore", -3, WRITE, ALL_KEYS, sets::sinterstore),
-    on_elements("sismember", 3, FAST_READ, sets::sismember),
-    on_elements("smembers", 2, READ, sets::smembers),
-    on_elements("smismember", -3, FAST_READ, sets::smismember),
-    on_several("smove", 4, FREE, TWO_KEYS, sets::smove),
-    on_elements("sort", -2, NUMBERED_STORE, sort::sort_command),
-    on_elements("sort_ro", -2, NUMBERED_READ, sort::sort_command),
-    on_elements("spop", -2, FREE, sets::spop),
-    on_elements("srandmember", -2, READ, sets::srandmember),
-    on_elements("srem", -3, FREE, sets::srem),
-    on_elements("sscan", -3, READ, sets::sscan),
+    keyed("sinterstore", -3, WRITE, ALL_KEYS, sets::sinterstore),
+    keyed("sismember", 3, FAST_READ, ONE_KEY, sets::sismember),
+    keyed("smembers", 2, READ, ONE_KEY, sets::smembers),
+    keyed("smismember", -3, FAST_READ, ONE_KEY, sets::smismember),
+    keyed("smove", 4, FREE, TWO_KEYS, sets::smove),
+    keyed("sort", -2, NUMBERED_STORE, ONE_KEY, sort::sort_command),
+    keyed("sort_ro", -2, NUMBERED_READ, ONE_KEY, sort::sort_command),
+    keyed("spop", -2, FREE, ONE_KEY, sets::spop),
+    keyed("srandmember", -2, READ, ONE_KEY, sets::srandmember),
+    keyed("srem", -3, FREE, ONE_KEY, sets::srem),
+    keyed("sscan", -3, READ, ONE_KEY, sets::sscan),
     keyed("strlen", 2, FAST_READ, ONE_KEY, strings::strlen),
     plain("subscribe", -2, channels::subscribe),
     keyed("substr", 4, READ, ONE_KEY, strings::getrange),
-    on_several("sunion", -2, READ, ALL_KEYS, sets::sunion),
-    on_several("sunionstore", -3, WRITE, ALL_KEYS, sets::sunionstore),
+    keyed("sunion", -2, READ, ALL_KEYS, sets::sunion),
+    keyed("sunionstore", -3, WRITE, ALL_KEYS, sets::sunionstore),
     plain("time", 1, info::time),
     keyed("touch", -2, FAST_READ, ALL_KEYS, keys::exists),
     keyed("ttl", 2, FAST_READ, ONE_KEY, keys::ttl),
@@ -304,36 +273,36 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     plain("unwatch", 1, transactions::unwatch),
     plain("wait", 3, info::wait),
     keyed("watch", -2, SERVER, ALL_KEYS, transactions::watch),
-    on_elements("zadd", -4, FAST_WRITE, sorted::zadd),
-    on_elements("zcard", 2, FAST_READ, sorted::zcard),
-    on_elements("zcount", 4, FAST_READ, sorted::zcount),
+    keyed("zadd", -4, FAST_WRITE, ONE_KEY, sorted::zadd),
+    keyed("zcard", 2, FAST_READ, ONE_KEY, sorted::zcard),
+    keyed("zcount", 4, FAST_READ, ONE_KEY, sorted::zcount),
     numbered("zdiff", -3, NUMBERED_READ, 1, sorted::zdiff),
     storing("zdiffstore", sorted::zdiffstore),
-    on_elements("zincrby", 4, FAST_WRITE, sorted::zincrby),
+    keyed("zincrby", 4, FAST_WRITE, ONE_KEY, sorted::zincrby),
     numbered("zinter", -3, NUMBERED_READ, 1, sorted::zinter),
     numbered("zintercard", -3, NUMBERED_READ, 1, sorted::zintercard),
     storing("zinterstore", sorted::zinterstore),
-    on_elements("zlexcount", 4, FAST_READ, sorted::zlexcount),
+    keyed("zlexcount", 4, FAST_READ, ONE_KEY, sorted::zlexcount),
     numbered("zmpop", -4, NUMBERED_WRITE, 1, sorted::zmpop),
-    on_elements("zmscore", -3, FAST_READ, sorted::zmscore),
-    on_elements("zpopmax", -2, FREE, sorted::zpopmax),
-    on_elements("zpopmin", -2, FREE, sorted::zpopmin),
-    on_elements("zrandmember", -2, READ, sorted::zrandmember),
-    on_elements("zrange", -4, READ, sorted::zrange),
-    on_elements("zrangebylex", -4, READ, sorted::zrangebylex),
-    on_elements("zrangebyscore", -4, READ, sorted::zrangebyscore),
-    on_several("zrangestore", -5, WRITE, TWO_KEYS, sorted::zrangestore),
-    on_elements("zrank", 3, FAST_READ, sorted::zrank),
-    on_elements("zrem", -3, FREE, sorted::zrem),
-    on_elements("zremrangebylex", 4, &["write"], sorted::zremrangebylex),
-    on_elements("zremrangebyrank", 4, &["write"], sorted::zremrangebyrank),
-    on_elements("zremrangebyscore", 4, &["write"], sorted::zremrangebyscore),
-    on_elements("zrevrange", -4, READ, sorted::zrevrange),
-    on_elements("zrevrangebylex", -4, READ, sorted::zrevrangebylex),
-    on_elements("zrevrangebyscore", -4, READ, sorted::zrevrangebyscore),
-    on_elements("zrevrank", 3, FAST_READ, sorted::zrevrank),
-    on_elements("zscan", -3, READ, sorted::zscan),
-    on_elements("zscore", 3, FAST_READ, sorted::zscore),
+    keyed("zmscore", -3, FAST_READ, ONE_KEY, sorted::zmscore),
+    keyed("zpopmax", -2, FREE, ONE_KEY, sorted::zpopmax),
+    keyed("zpopmin", -2, FREE, ONE_KEY, sorted::zpopmin),
+    keyed("zrandmember", -2, READ, ONE_KEY, sorted::zrandmember),
+    keyed("zrange", -4, READ, ONE_KEY, sorted::zrange),
+    keyed("zrangebylex", -4, READ, ONE_KEY, sorted::zrangebylex),
+    keyed("zrangebyscore", -4, READ, ONE_KEY, sorted::zrangebyscore),
+    keyed("zrangestore", -5, WRITE, TWO_KEYS, sorted::zrangestore),
+    keyed("zrank", 3, FAST_READ, ONE_KEY, sorted::zrank),
+    keyed("zrem", -3, FREE, ONE_KEY, sorted::zrem),
+    keyed("zremrangebylex", 4, &["write"], ONE_KEY, sorted::zremrangebylex),
+    keyed("zremrangebyrank", 4, &["write"], ONE_KEY, sorted::zremrangebyrank),
+    keyed("zremrangebyscore", 4, &["write"], ONE_KEY, sorted::zremrangebyscore),
+    keyed("zrevrange", -4, READ, ONE_KEY, sorted::zrevrange),
+    keyed("zrevrangebylex", -4, READ, ONE_KEY, sorted::zrevrangebylex),
+    keyed("zrevrangebyscore", -4, READ, ONE_KEY, sorted::zrevrangebyscore),
+    keyed("zrevrank", 3, FAST_READ, ONE_KEY, sorted::zrevrank),
+    keyed("zscan", -3, READ, ONE_KEY, sorted::zscan),
+    keyed("zscore", 3, FAST_READ, ONE_KEY, sorted::zscore),
     numbered("zunion", -3, NUMBERED_READ, 1, sorted::zunion),
     storing("zunionstore", sorted::zunionstore),
 ];
@@ -374,9 +343,7 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static CommandInfo> {
 /// The reply.
 pub(crate) fn check(command: &Command<'_>) -> Result<&'static CommandInfo, Vec<u8>> {
     let Some(info) = find(command.name()) else { return Err(unknown(command)) };
-    let parts = i32::try_from(command.len()).expect("the parts are limited");
-    let fits = if info.arity < 0 { parts >= -info.arity } else { parts == info.arity };
-    match fits {
+    match info.has_arity_for(command) {
         true => Ok(info),
         false => {
             let name = info.name;
@@ -422,10 +389,15 @@ fn shown(text: &[u8], room: usize) -> &[u8] {
     &text[..text.len().min(room)]
 }
 
-/// Returns the reply to a subcommand that does not exist.
-fn unknown_subcommand(call: &Call<'_>) -> Failure {
+/// Returns the reply to a subcommand that does not exist; or, if it is one of those that are
+/// `known`, to one with the wrong number of arguments.
+fn wrong_subcommand(call: &Call<'_>, known: &[&str]) -> Failure {
     let given = String::from_utf8_lossy(call.argument(1)).into_owned();
-    let name = call.name.to_ascii_uppercase();
+    let (name, lower) = (call.name, given.to_ascii_lowercase());
+    if known.contains(&&lower[..]) {
+        return format!("ERR wrong number of arguments for '{name}|{lower}' command").into();
+    }
+    let name = name.to_ascii_uppercase();
     format!("ERR unknown subcommand '{given}'. Try {name} HELP.").into()
 }
 

@@ -6,8 +6,7 @@ use super::elements::{
 use super::strings::{NOT_A_FLOAT, length};
 use crate::call::{Call, Failure, NOT_AN_INTEGER, SYNTAX};
 use crate::collections::{
-    ELEMENT, Element, MAX_AT_ONCE, Span, WRONG_TYPE, check_element, collection_of, element_len,
-    name_of,
+    ELEMENT, Element, Span, WRONG_TYPE, check_element, collection_of, name_of,
 };
 use crate::objects::Access;
 use crate::score::{MemberBound, double, member_bound, score_bound};
@@ -461,24 +460,6 @@ pub(super) fn zcount(call: &mut Call<'_>) -> Result<(), Failure> {
 
 pub(super) fn zlexcount(call: &mut Call<'_>) -> Result<(), Failure> {
     count_between(call, By::Member)
-}
-
-/// Returns the bytes of the log that a command needs which removes a range of members.
-pub(super) fn removed_len(call: &mut Call<'_>) -> Result<usize, Failure> {
-    let by = match call.name {
-        "zremrangebyrank" => By::Rank,
-        "zremrangebyscore" => By::Score,
-        _ => By::Member,
-    };
-    let ends = Ends::parse(call, by, (2, 3))?;
-    let key = call.key(1)?;
-    let mut bytes = 0;
-    if let Some(id) = call.collection(key, SortedSet, Access::Change)? {
-        let (span, (skip, count)) = ends.select(call, id, false);
-        let limit = count.min(MAX_AT_ONCE);
-        call.visit(&span, (skip, limit), &mut |entry| bytes += element_len(entry));
-    }
-    Ok(bytes)
 }
 
 fn remove_between(call: &mut Call<'_>, by: By) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::body::MasterBody;
 use sprat_disk::Disk;
 use sprat_log::{Content, Full, Ref};
 use sprat_net::Nanos;
-use sprat_redis::{Access, Front, Objects, Unready};
+use sprat_redis::{Access, Front, NO_NUMBER, Objects, Unready};
 use sprat_rpc::Outcome;
 use sprat_wire::elements::{CollectionId, CollectionKind, ELEMENTS, OwnerKey};
 use sprat_wire::entry::{Entry, HEADER_BYTES, entry_len};
@@ -25,9 +25,6 @@ const NOT_IN_ORDER: &str = "after the restart, it is putting the elements of col
 
 /// The reply to a command of a transaction for which the transaction has no room.
 const TOO_LARGE: &str = "ERR the commands of the transaction change more bytes than was foreseen";
-
-/// The reply to a command that makes a collection when there are no more ids near its key.
-const NO_NUMBER: &str = "ERR there are no more numbers for collections: remove other keys";
 
 /// The reply to a command that makes a collection in a table that an older server has divided.
 const DIVIDED: &str = "ERR the table of this database is divided where collections cannot be: use \

@@ -1,6 +1,7 @@
 //! Hashes of Redis clients: their elements are entries of the log, and go with their head.
 
 use super::client::{RedisClient, Reply};
+use super::transactions::transact;
 use super::{Durability, Served, error, options};
 use sprat_client::{Error, ValueType};
 use sprat_testing::until;
@@ -85,6 +86,42 @@ fn the_elements_of_a_hash_that_is_gone_are_removed() {
     assert_eq!(client.say("HGETALL last").elements().len(), 2);
     assert_eq!(client.say("FLUSHDB"), Reply::ok());
     until("a database is emptied", || elements(&served) == 0);
+    served.server.stop().unwrap();
+}
+
+#[test]
+fn a_transaction_leaves_no_elements_of_hashes_that_it_removes() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&options(dir.path(), Durability::Sync));
+    let mut client = served.client();
+    let commands = [
+        "HSET made a 1 b 2",
+        "DEL made",
+        // It has another number than the one before, and nothing of it.
+        "HSET made c 3",
+        "HGETALL made",
+        "HSET moved a 1",
+        "RENAME moved made",
+        "HSET present new 1",
+        "HLEN present",
+        "HSET replaced a 1",
+        "SET replaced text",
+        "DEL present",
+        "HLEN present",
+    ];
+    // At first the server visits all collections, so that nothing can be left.
+    for _ in 0..2 {
+        fill(&mut client, "present", 500);
+        let replies = transact(&mut client, &commands).elements();
+        let fields = [Reply::bulk("c"), Reply::bulk("3")];
+        assert_eq!(replies[3], Reply::Many(b'*', fields.to_vec()));
+        let lengths = [replies[7].clone(), replies[11].clone()];
+        assert_eq!(lengths, [Reply::Integer(501), Reply::Integer(0)]);
+        let fields = [Reply::bulk("a"), Reply::bulk("1")];
+        assert_eq!(client.say("HGETALL made"), Reply::Many(b'*', fields.to_vec()));
+        until("the elements of the others are removed", || elements(&served) == 2);
+        assert_eq!(client.say("DEL made"), Reply::Integer(1));
+    }
     served.server.stop().unwrap();
 }
 

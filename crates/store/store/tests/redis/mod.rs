@@ -2,6 +2,7 @@
 
 mod channels;
 mod client;
+mod commands;
 mod hashes;
 mod lists;
 mod passwords;
