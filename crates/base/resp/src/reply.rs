@@ -49,6 +49,11 @@ impl<'a> ReplyWriter<'a> {
         self.out.truncate(len);
     }
 
+    /// Appends a reply that another writer has written.
+    pub fn raw(&mut self, reply: &[u8]) {
+        self.out.extend_from_slice(reply);
+    }
+
     fn header(&mut self, mark: char, number: impl std::fmt::Display) {
         write!(self.out, "{mark}{number}\r\n").expect("a vector takes every write");
     }
@@ -82,6 +87,38 @@ impl<'a> ReplyWriter<'a> {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
+    /// A truth: 1 or 0 in RESP2.
+    pub fn boolean(&mut self, truth: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(truth.into()),
+            Protocol::Resp3 => self.line(b'#', if truth { b"t" } else { b"f" }),
+        }
+    }
+
+    /// An integer of any length, in digits: a string in RESP2.
+    pub fn big_number(&mut self, digits: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits),
+            Protocol::Resp3 => self.line(b'(', digits),
+        }
+    }
+
+    /// A string with the name of its format, which has three characters: a string in RESP2.
+    pub fn verbatim(&mut self, format: &[u8], text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                let mut name = *b"   ";
+                name.iter_mut().zip(format).for_each(|(byte, given)| *byte = *given);
+                self.header('=', name.len() + 1 + text.len());
+                self.out.extend_from_slice(&name);
+                self.out.push(b':');
+                self.out.extend_from_slice(text);
+                self.out.extend_from_slice(b"\r\n");
+            }
         }
     }
 

@@ -438,8 +438,9 @@ impl Front {
             let unsent = connection.unsent();
             if unsent > MAX_UNSENT || self.held > MAX_HELD && unsent > 0 {
                 connection.pause = Some(Pause::Full);
-            } else if *left == 0 {
-                self.pause_until(slot, connection, now);
+            } else if *left == 0 || connection.session.not_before > now {
+                let again = connection.session.not_before.max(now);
+                self.pause_until(slot, connection, again);
             } else if !self.execute_next(slot, connection, now, objects) {
                 return;
             }

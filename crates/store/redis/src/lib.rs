@@ -12,7 +12,7 @@
 //! - `collections`: hashes, lists, sets and sorted sets, and their elements. `label`: the order of
 //!   lists. `score`: that of sorted sets. `sweep`: removes the elements of collections that are
 //!   gone. `waiting`: clients that wait for an element.
-//! - `staged`: the changes of transactions, which are made together.
+//! - `staged`: the changes of transactions and scripts, which are made together.
 //! - `channels`: subscriptions, and the messages to subscribers.
 
 mod call;

@@ -5,6 +5,8 @@ use crate::collections::{Changes, Cursors};
 use crate::sweep::Sweep;
 use crate::waiting::Waiting;
 use sprat_chance::Chance;
+use sprat_lua::Engine;
+use sprat_net::Nanos;
 use sprat_resp::{CommandList, Protocol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) subscriptions: Subscriptions,
     /// Whether the client has sent the password, or need not.
     pub(crate) is_authenticated: bool,
+    /// When its next command may be executed: later if a script took too long.
+    pub(crate) not_before: Nanos,
     /// Whether the connection ends once all replies are sent.
     pub(crate) ends: bool,
 }
@@ -89,6 +93,7 @@ impl Session {
             watched_bytes: 0,
             subscriptions: Subscriptions::default(),
             is_authenticated,
+            not_before: Nanos(0),
             ends: false,
         }
     }
@@ -157,6 +162,8 @@ pub(crate) struct Server {
     pub(crate) cursors: Cursors,
     pub(crate) sweep: Sweep,
     pub(crate) waiting: Waiting,
+    /// Made when the first script comes.
+    pub(crate) scripts: Option<Box<Engine>>,
     /// For `RANDOMKEY` and the like.
     random: Chance,
 }
@@ -185,6 +192,7 @@ impl Server {
             cursors: Cursors::default(),
             sweep: Sweep::default(),
             waiting: Waiting::default(),
+            scripts: None,
             random: Chance::new(seed),
         }
     }

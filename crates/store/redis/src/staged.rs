@@ -369,8 +369,9 @@ impl Objects for Staged<'_> {
         self.set(table, key, None)
     }
 
-    fn begin(&mut self, _len: usize, _only_removes: bool) -> Result<(), Unready> {
-        unreachable!("the changes are a group already")
+    /// Takes the changes of a script in a transaction.
+    fn begin(&mut self, len: usize, _only_removes: bool) -> Result<(), Unready> {
+        self.check_room(len)
     }
 
     fn most_at_once(&self) -> usize {
@@ -384,9 +385,7 @@ impl Objects for Staged<'_> {
         }
     }
 
-    fn end(&mut self) {
-        unreachable!("none has begun")
-    }
+    fn end(&mut self) {}
 
     fn new_collection(
         &mut self,

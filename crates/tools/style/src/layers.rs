@@ -6,7 +6,7 @@ use toml::{Table, Value};
 /// The crates, the lowest row first. A crate may use only crates of lower rows.
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance", "units", "host", "testing", "resp"],
-    &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
+    &["disk", "net", "pace", "key", "plan", "formula", "ranks", "lua"],
     &["rpc", "log", "transfer", "http", "vector", "grapedr"],
     &["client", "redis", "rack", "grape"],
     &["store", "lab", "flow", "load", "bridge"],
@@ -37,8 +37,8 @@ pub const GROUPS: &[Group] = &[
         name: "store",
         uses: &["base"],
         crates: &[
-            "wire", "key", "rpc", "log", "client", "redis", "store", "transfer", "sim", "archive",
-            "check",
+            "wire", "key", "lua", "rpc", "log", "client", "redis", "store", "transfer", "sim",
+            "archive", "check",
         ],
     },
     Group {

@@ -101,11 +101,11 @@ fn keys_of_command(call: &mut Call<'_>) -> Result<(), Failure> {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let keys: Vec<_> = info.key_positions(&command).collect();
-    let is_wrong = info.numbered_at > 0 && !info.flags.contains(&NO_MANDATORY_KEYS) && {
+    let is_wrong = info.numbered_at > 0 && !info.has(NO_MANDATORY_KEYS) && {
         let count = command.get(info.numbered_at).and_then(integer).unwrap_or_default();
         usize::try_from(count).is_ok_and(|count| count == 0 || count > keys.len())
     };
-    if is_wrong || keys.is_empty() {
+    if is_wrong || keys.is_empty() && !info.has(NO_MANDATORY_KEYS) {
         return Err("ERR Invalid arguments specified for command".into());
     }
     call.reply.array(keys.len());

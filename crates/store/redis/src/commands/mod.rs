@@ -7,6 +7,7 @@ mod hashes;
 mod info;
 mod keys;
 mod lists;
+mod scripting;
 mod sets;
 mod sort;
 mod sorted;
@@ -43,6 +44,11 @@ impl CommandInfo {
     pub(crate) fn has_arity_for(&self, command: &Command<'_>) -> bool {
         let parts = i32::try_from(command.len()).expect("the parts are limited");
         if self.arity < 0 { parts >= -self.arity } else { parts == self.arity }
+    }
+
+    /// Returns whether it has a flag.
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
     }
 
     /// Returns whether it has keys.
@@ -125,6 +131,15 @@ const fn storing(name: &'static str, run: fn(&mut Call<'_>) -> Result<(), Failur
     CommandInfo { keys: ONE_KEY, ..numbered(name, -4, NUMBERED_STORE, 2, run) }
 }
 
+/// A command that executes a script.
+const fn evaluating(
+    name: &'static str,
+    flags: &'static [&'static str],
+    run: fn(&mut Call<'_>) -> Result<(), Failure>,
+) -> CommandInfo {
+    numbered(name, -3, flags, 2, run)
+}
+
 /// A command on the session or the server.
 const fn plain(
     name: &'static str,
@@ -164,6 +179,10 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("del", -2, &["write"], ALL_KEYS, keys::del),
     plain("discard", 1, transactions::discard),
     plain("echo", 2, connection::echo),
+    evaluating("eval", scripting::FLAGS, scripting::eval),
+    evaluating("eval_ro", scripting::READ_FLAGS, scripting::eval_ro),
+    evaluating("evalsha", scripting::FLAGS, scripting::evalsha),
+    evaluating("evalsha_ro", scripting::READ_FLAGS, scripting::evalsha_ro),
     plain("exec", 1, transactions::exec),
     keyed("exists", -2, FAST_READ, ALL_KEYS, keys::exists),
     keyed("expire", -3, FREE, ONE_KEY, keys::expire),
@@ -239,6 +258,7 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     keyed("sadd", -3, FAST_WRITE, ONE_KEY, sets::sadd),
     keyed("scan", -2, READ, NO_KEY, keys::scan),
     keyed("scard", 2, FAST_READ, ONE_KEY, sets::scard),
+    plain("script", -2, scripting::script),
     keyed("sdiff", -2, READ, ALL_KEYS, sets::sdiff),
     keyed("sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiffstore),
     plain("select", 2, connection::select),

@@ -13,6 +13,9 @@ pub(crate) enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Double(String),
+    Boolean(bool),
+    /// A string with its format in front.
+    Verbatim(Vec<u8>),
     Null,
     /// An array, a map, a set or a push, with its mark and all its elements.
     Many(u8, Vec<Reply>),
@@ -30,13 +33,14 @@ impl Reply {
             b'-' => Self::Error(line.to_owned()),
             b':' => Self::Integer(number()),
             b',' => Self::Double(line.to_owned()),
+            b'#' => Self::Boolean(line == "t"),
             b'_' => Self::Null,
             b'$' | b'*' if number() < 0 => Self::Null,
-            b'$' => {
+            b'$' | b'=' => {
                 let bulk = bytes.get(at..at + usize::try_from(number()).unwrap())?;
                 at += bulk.len() + 2;
                 bytes.get(..at)?;
-                Self::Bulk(bulk.to_vec())
+                if mark == b'=' { Self::Verbatim(bulk.to_vec()) } else { Self::Bulk(bulk.to_vec()) }
             }
             b'*' | b'~' | b'%' | b'>' => {
                 let count = number() * if mark == b'%' { 2 } else { 1 };

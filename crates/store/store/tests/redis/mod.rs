@@ -7,6 +7,7 @@ mod hashes;
 mod lists;
 mod passwords;
 mod random;
+mod scripts;
 mod transactions;
 mod users;
 

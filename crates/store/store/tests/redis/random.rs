@@ -579,6 +579,51 @@ fn draw(chance: &mut Chance, commands: &mut Vec<Command>) {
     commands.push(parts);
 }
 
+/// A script that executes a command.
+const ONE: &str = "return redis.call(unpack(ARGV))";
+
+/// A script that executes several commands, each with the number of its parts before it.
+const SEVERAL: &str = "
+    local replies, at = {}, 1
+    while at <= #ARGV do
+        local count, parts = tonumber(ARGV[at]), {}
+        for part = 1, count do
+            parts[part] = ARGV[at + part]
+        end
+        replies[#replies + 1] = redis.pcall(unpack(parts))
+        at = at + 1 + count
+    end
+    return replies";
+
+/// Makes a script of each command, or of all of them.
+fn in_scripts(chance: &mut Chance, commands: Vec<Command>) -> Vec<Command> {
+    let eval = |script: &str| [&b"EVAL"[..], script.as_bytes(), b"0"].map(<[u8]>::to_vec).to_vec();
+    if chance.one_in(3) {
+        return commands.into_iter().map(|command| [eval(ONE), command].concat()).collect();
+    }
+    let mut all = eval(SEVERAL);
+    for command in commands {
+        all.push(command.len().to_string().into_bytes());
+        all.extend(command);
+    }
+    vec![all]
+}
+
+/// Returns the commands of such a script.
+fn scripted(command: &[Vec<u8>]) -> Vec<Command> {
+    let (script, mut rest) = (&command[1], &command[3..]);
+    if script == ONE.as_bytes() {
+        return vec![rest.to_vec()];
+    }
+    let mut commands = Vec::new();
+    while let Some((count, parts)) = rest.split_first() {
+        let count: usize = std::str::from_utf8(count).unwrap().parse().unwrap();
+        commands.push(parts[..count].to_vec());
+        rest = &parts[count..];
+    }
+    commands
+}
+
 /// Returns whether two replies are the same, as far as they have to be. `queued` are the commands
 /// after the last `MULTI`.
 fn is_same(command: &[Vec<u8>], queued: &[Command], ours: &Reply, theirs: &Reply) -> bool {
@@ -589,6 +634,12 @@ fn is_same(command: &[Vec<u8>], queued: &[Command], ours: &Reply, theirs: &Reply
         all
     };
     match (&command[0].to_ascii_lowercase()[..], ours, theirs) {
+        (b"eval", Reply::Many(..), Reply::Many(..)) if command[1] == SEVERAL.as_bytes() => {
+            is_same(&[b"exec".to_vec()], &scripted(command), ours, theirs)
+        }
+        (b"eval", _, _) if command[1] == ONE.as_bytes() => {
+            is_same(&scripted(command)[0], &[], ours, theirs)
+        }
         (b"exec", Reply::Many(_, ours), Reply::Many(_, theirs)) => {
             let mut replies = queued.iter().zip(ours.iter().zip(theirs));
             ours.len() == theirs.len()
@@ -683,6 +734,9 @@ fn random_commands_get_the_replies_of_redis() {
         let mut commands = Vec::new();
         (0..=chance.below(AT_ONCE)).for_each(|_| draw(&mut chance, &mut commands));
         done += commands.len();
+        if chance.one_in(4) {
+            commands = in_scripts(&mut chance, commands);
+        }
         last.extend_from_slice(&commands);
         last.drain(..last.len().saturating_sub(SHOWN));
         let (our_replies, their_replies) = (ours.ask_all(&commands), theirs.ask_all(&commands));
