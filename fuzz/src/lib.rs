@@ -36,6 +36,7 @@ mod power;
 mod rack;
 mod redis_command;
 mod request;
+mod script;
 mod segment_header;
 mod series;
 mod share_request;
@@ -75,6 +76,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("rack", rack::run),
     ("redis_command", redis_command::run),
     ("request", request::run),
+    ("script", script::run),
     ("segment_header", segment_header::run),
     ("series", series::run),
     ("share_request", share_request::run),

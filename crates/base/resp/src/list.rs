@@ -29,6 +29,13 @@ impl CommandList {
         self.commands.push(begin..index(self.parts.len()));
     }
 
+    /// Removes all commands, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+        self.commands.clear();
+    }
+
     /// Returns the number of commands.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,7 +1,8 @@
 //! Lua, and what it takes to execute a script in it.
 
 use crate::cache::{Cache, MAX_TEXTS, Script, Sha, sha1_hex};
-use crate::{patterns, values};
+use crate::values::Argument;
+use crate::{bits, functions, json, layout, msgpack, patterns, values};
 use mlua::chunk::ChunkMode;
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
@@ -29,7 +30,7 @@ const INSTRUCTIONS: u32 = 500;
 const CHUNK: &str = "@user_script";
 
 /// Calls of functions among which an error's line is looked for.
-const MAX_CALLS: usize = 32;
+pub(crate) const MAX_CALLS: usize = 32;
 
 /// What Lua says when it has no memory.
 const NO_MEMORY: &[u8] = b"not enough memory";
@@ -143,7 +144,6 @@ pub struct Engine {
     clock: Arc<Clock>,
     /// What scripts have in place of Lua's global variables.
     environment: Table,
-    globals: Table,
     run: Function,
     cache: Cache,
 }
@@ -174,8 +174,8 @@ impl Engine {
         seeded.call::<()>(seed >> 33)?;
         let host = host_functions(&lua, &clock)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
-        let (environment, globals, run) = sandbox.call(host)?;
-        Ok(Self { lua, clock, environment, globals, run, cache: Cache::default() })
+        let (environment, run) = sandbox.call(host)?;
+        Ok(Self { lua, clock, environment, run, cache: Cache::default() })
     }
 
     /// Returns whether the engine has a script.
@@ -248,30 +248,36 @@ impl Engine {
         room: usize,
     ) -> Result<(), Ended> {
         let script = self.cache.find(sha, false).expect("it was loaded");
-        let Self { lua, clock, globals, run, .. } = &*self;
+        let Self { lua, clock, run, .. } = &*self;
         clock.start();
         let mut stopped = false;
-        let mut from_host = Vec::new();
+        let (mut from_host, mut list) = (Vec::new(), CommandList::default());
+        // Without a limit of memory, what the program makes costs less. It is limited anyway.
+        lua.set_memory_limit(0).expect("Lua was made here");
         let result = lua.scope(|scope| {
-            globals.raw_set("KEYS", values::strings(lua, keys)?)?;
-            globals.raw_set("ARGV", values::strings(lua, arguments)?)?;
+            let keys = values::strings(lua, keys)?;
+            let arguments = values::strings(lua, arguments)?;
             let call = scope.create_function_mut(|lua, arguments: MultiValue| {
-                let (protocol, command) = match parse_call(&arguments) {
-                    Ok(call) => call,
-                    Err(text) => return Ok((false, Value::String(lua.create_string(text)?))),
+                lua.set_memory_limit(0)?;
+                let value = match parse_call(&arguments, &mut list) {
+                    Ok(protocol) => {
+                        let command = list.iter().next().expect("it was added");
+                        from_host.clear();
+                        if host.call(command, protocol, &mut from_host).is_err() {
+                            stopped = true;
+                            clock.stop();
+                            return Err(ended());
+                        }
+                        values::parse(lua, &from_host)
+                    }
+                    Err(text) => Ok((false, Value::String(lua.create_string(text)?), false)),
                 };
-                let command = command.iter().next().expect("it was added");
-                from_host.clear();
-                if host.call(command, protocol, &mut from_host).is_err() {
-                    stopped = true;
-                    clock.stop();
-                    return Err(ended());
-                }
-                values::parse(lua, &from_host)
+                lua.set_memory_limit(MAX_MEMORY)?;
+                value
             })?;
-            let ran = run.call::<(bool, Value, Option<f64>)>((&script.function, call))?;
-            globals.raw_set("KEYS", Value::Nil)?;
-            globals.raw_set("ARGV", Value::Nil)?;
+            lua.set_memory_limit(MAX_MEMORY)?;
+            let ran: (bool, Value, Option<f64>) =
+                run.call((&script.function, call, keys, arguments))?;
             Ok(match ran {
                 (true, value, version) => Ran::Returned { value, speaks_3: version == Some(3.0) },
                 (false, text, line) => Ran::Failed { text: lua.coerce_string(text)?, line },
@@ -361,22 +367,23 @@ fn parse_first_line(text: &[u8]) -> Result<(usize, bool), String> {
     Ok((end, only_reads))
 }
 
-/// Returns the version of the protocol, and the command, of the arguments of a call.
+/// Makes the arguments of a call the command of `list`, and returns the version of the protocol for
+/// its reply.
 ///
 /// # Errors
 /// There is no command; the text is the reply.
-fn parse_call(arguments: &MultiValue) -> Result<(Protocol, CommandList), &'static str> {
+fn parse_call(arguments: &MultiValue, list: &mut CommandList) -> Result<Protocol, &'static str> {
     let mut arguments = arguments.iter();
     let version = arguments.next().and_then(values::number);
     let protocol = if version == Some(3.0) { Protocol::Resp3 } else { Protocol::Resp2 };
     if arguments.len() == 0 {
         return Err("ERR Please specify at least one argument for this redis lib call");
     }
-    let parts = arguments.map(values::argument).collect::<Option<Vec<_>>>();
+    let parts = arguments.map(Argument::of).collect::<Option<Vec<_>>>();
     let parts = parts.ok_or("ERR Lua redis lib command arguments must be strings or integers")?;
-    let mut list = CommandList::default();
-    list.push(parts.iter().map(|part| &**part));
-    Ok((protocol, list))
+    list.clear();
+    list.push(parts.iter().map(Argument::bytes));
+    Ok(protocol)
 }
 
 /// Returns the functions of the program that the sandbox uses.
@@ -401,8 +408,21 @@ fn host_functions(lua: &Lua, clock: &Arc<Clock>) -> mlua::Result<Table> {
         Ok(())
     })?;
     host.raw_set("log", log)?;
-    patterns::add(lua, &host, clock)?;
-    host.raw_set("libraries", lua.create_table()?)?;
+    functions::add(lua, &host, clock, patterns::STEPS_OF)?;
+    let libraries = lua.create_table()?;
+    for (name, all) in [
+        ("bit", bits::FUNCTIONS),
+        ("cjson", json::FUNCTIONS),
+        ("cmsgpack", msgpack::FUNCTIONS),
+        ("string", patterns::FUNCTIONS),
+        ("struct", layout::FUNCTIONS),
+    ] {
+        let library = lua.create_table()?;
+        functions::add(lua, &library, clock, all)?;
+        libraries.raw_set(name, library)?;
+    }
+    host.raw_set("null", Value::NULL)?;
+    host.raw_set("libraries", libraries)?;
     Ok(host)
 }
 

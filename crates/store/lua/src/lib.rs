@@ -37,8 +37,13 @@
 //! make, have [`MAX_MEMORY`]. Texts have [`MAX_TEXTS`]; of those that were not loaded explicitly,
 //! the engine keeps [`MAX_CACHED`].
 
+mod bits;
 mod cache;
 mod engine;
+mod functions;
+mod json;
+mod layout;
+mod msgpack;
 mod patterns;
 mod values;
 

@@ -4,9 +4,8 @@
 //! twenty-five times, and then `a` as often, is tried in every possible way. These do the same, and
 //! look at the time.
 
-use crate::engine::{Clock, ended};
-use mlua::{Function, IntoLua as _, Lua, LuaString, MultiValue, Table, Value};
-use std::sync::Arc;
+use crate::functions::{Function, Given, Refusal, Returned};
+use mlua::Value;
 
 /// Limit on the captures of a pattern, as in Lua.
 const MAX_CAPTURES: usize = 32;
@@ -322,88 +321,18 @@ fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// What a function returns to Lua: values, or false and the text of an error.
-type Returned = mlua::Result<MultiValue>;
+pub(crate) const FUNCTIONS: &[Function] =
+    &[("find", |given| find(given, true)), ("match", |given| find(given, false))];
 
-/// Adds the functions that the sandbox makes `string.find` and the like of.
-pub(crate) fn add(lua: &Lua, host: &Table, clock: &Arc<Clock>) -> mlua::Result<()> {
-    let function = |run: fn(&Lua, &Clock, &MultiValue) -> Result<MultiValue, Refusal>| {
-        let clock = clock.clone();
-        lua.create_function(move |lua, arguments: MultiValue| -> Returned {
-            match run(lua, &clock, &arguments) {
-                Ok(values) => Ok(values),
-                Err(Refusal::Text(text)) => {
-                    Ok([Value::Boolean(false), text.into_lua(lua)?].into_iter().collect())
-                }
-                Err(Refusal::Error(error)) => Err(error),
-            }
-        })
-    };
-    let functions: [(&str, mlua::Result<Function>); 6] = [
-        ("find", function(|lua, clock, given| find(lua, clock, given, "find"))),
-        ("match", function(|lua, clock, given| find(lua, clock, given, "match"))),
-        ("check_pattern", function(check)),
-        ("next_match", function(next_match)),
-        ("search", function(search)),
-        ("substitute", function(substitute)),
-    ];
-    functions.into_iter().try_for_each(|(name, function)| host.raw_set(name, function?))
-}
-
-/// Why a function returns no values.
-enum Refusal {
-    /// For an error that the script may handle.
-    Text(String),
-    Error(mlua::Error),
-}
+/// What the sandbox makes `string.gmatch` and `string.gsub` of.
+pub(crate) const STEPS_OF: &[Function] =
+    &[("gmatch", next_match), ("gsub", search), ("substitute", substitute)];
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Pattern(text) => Self::Text(text.to_owned()),
-            Fault::Ended => Self::Error(ended()),
-        }
-    }
-}
-
-impl From<mlua::Error> for Refusal {
-    fn from(error: mlua::Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-/// Returns an argument that must be a string or a number.
-fn text(lua: &Lua, given: &MultiValue, at: usize, name: &str) -> Result<LuaString, Refusal> {
-    let value = given.get(at);
-    let text = match value {
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(value @ (Value::Integer(_) | Value::Number(_))) => lua.coerce_string(value.clone())?,
-        _ => None,
-    };
-    text.ok_or_else(|| {
-        let kind = value.map_or("no value", Value::type_name);
-        let number = at + 1;
-        Refusal::Text(format!("bad argument #{number} to '{name}' (string expected, got {kind})"))
-    })
-}
-
-/// Returns an argument that is a number, if it is there.
-fn number(given: &MultiValue, at: usize, name: &str) -> Result<Option<f64>, Refusal> {
-    match given.get(at) {
-        None | Some(Value::Nil) => Ok(None),
-        Some(Value::Integer(number)) => Ok(Some(*number as f64)),
-        Some(Value::Number(number)) => Ok(Some(*number)),
-        Some(other) => {
-            let parsed = match other {
-                Value::String(text) => text.to_string_lossy().trim().parse().ok(),
-                _ => None,
-            };
-            let (number, kind) = (at + 1, other.type_name());
-            parsed.map(Some).ok_or_else(|| {
-                Refusal::Text(format!(
-                    "bad argument #{number} to '{name}' (number expected, got {kind})"
-                ))
-            })
+            Fault::Pattern(text) => text.into(),
+            Fault::Ended => Self::Ended,
         }
     }
 }
@@ -425,58 +354,46 @@ fn index(at: usize) -> Value {
 }
 
 /// Returns a capture of a match. The first one of a pattern without any is the whole match.
-fn capture(lua: &Lua, text: &[u8], found: &Match, at: usize) -> Result<Value, Refusal> {
+fn capture(given: &Given<'_>, text: &[u8], found: &Match, at: usize) -> Result<Value, Refusal> {
     let (begin, end) = match found.captures.get(at) {
-        Some(Capture::Open(_)) => return Err(Refusal::Text("unfinished capture".to_owned())),
+        Some(Capture::Open(_)) => return Err("unfinished capture".into()),
         Some(Capture::Position(position)) => return Ok(index(position + 1)),
         Some(Capture::Part(begin, end)) => (*begin, *end),
         None if at == 0 => (found.begin, found.end),
-        None => return Err(Fault::Pattern("invalid capture index").into()),
+        None => return Err("invalid capture index".into()),
     };
-    Ok(Value::String(lua.create_string(&text[begin..end])?))
+    given.text(&text[begin..end])
 }
 
 /// Returns all captures of a match; or the whole match.
-fn captured(lua: &Lua, text: &[u8], found: &Match) -> Result<Vec<Value>, Refusal> {
-    (0..found.captures.len().max(1)).map(|at| capture(lua, text, found, at)).collect()
+fn captured(given: &Given<'_>, text: &[u8], found: &Match) -> Returned {
+    (0..found.captures.len().max(1)).map(|at| capture(given, text, found, at)).collect()
 }
 
 /// `string.find` and `string.match`.
-fn find(lua: &Lua, clock: &Clock, given: &MultiValue, name: &str) -> Result<MultiValue, Refusal> {
-    let (subject, pattern) = (text(lua, given, 0, name)?, text(lua, given, 1, name)?);
-    let (subject, pattern) = (&*subject.as_bytes(), &*pattern.as_bytes());
-    let from = offset(number(given, 2, name)?.unwrap_or(1.0), subject.len());
-    let is_find = name == "find";
-    let is_plain = given.get(3).is_some_and(|it| !matches!(it, Value::Nil | Value::Boolean(false)));
+fn find(given: &Given<'_>, is_find: bool) -> Returned {
+    let (subject, pattern) = (&*given.bytes(0)?, &*given.bytes(1)?);
+    let from = offset(given.optional_number(2)?.unwrap_or(1.0), subject.len());
+    let is_plain = !matches!(given.value(3), Value::Nil | Value::Boolean(false));
     if is_find && (is_plain || !pattern.iter().any(|byte| SPECIALS.contains(byte))) {
-        return Ok(match memchr::memmem::find(&subject[from..], pattern) {
-            Some(at) => {
-                [index(from + at + 1), index(from + at + pattern.len())].into_iter().collect()
-            }
-            None => [Value::Nil].into_iter().collect(),
+        let found = memchr::memmem::find(&subject[from..], pattern).map(|at| from + at);
+        return Ok(match found {
+            Some(at) => vec![index(at + 1), index(at + pattern.len())],
+            None => vec![Value::Nil],
         });
     }
     let (is_anchored, pattern) = anchored(pattern);
-    let is_over = || clock.is_over();
+    let is_over = || given.clock.is_over();
     let mut matcher = Matcher::new(subject, pattern, &is_over);
-    let Some(found) = matcher.search(from, is_anchored)? else {
-        return Ok([Value::Nil].into_iter().collect());
-    };
+    let Some(found) = matcher.search(from, is_anchored)? else { return Ok(vec![Value::Nil]) };
     let mut values = Vec::new();
     if is_find {
         values.extend([index(found.begin + 1), index(found.end)]);
     }
     if !is_find || !found.captures.is_empty() {
-        values.extend(captured(lua, subject, &found)?);
+        values.extend(captured(given, subject, &found)?);
     }
-    Ok(values.into_iter().collect())
-}
-
-/// Checks that a text and a pattern are strings, for `string.gmatch` and `string.gsub`.
-fn check(lua: &Lua, _clock: &Clock, given: &MultiValue) -> Result<MultiValue, Refusal> {
-    text(lua, given, 0, "gmatch")?;
-    text(lua, given, 1, "gmatch")?;
-    Ok([Value::Boolean(true)].into_iter().collect())
+    Ok(values)
 }
 
 /// Returns the third argument, an offset that was returned before.
@@ -485,77 +402,72 @@ fn check(lua: &Lua, _clock: &Clock, given: &MultiValue) -> Result<MultiValue, Re
     clippy::cast_sign_loss,
     reason = "it is an offset in the text, or behind it"
 )]
-fn given_offset(given: &MultiValue) -> Result<usize, Refusal> {
-    Ok(number(given, 2, "offset")?.unwrap_or_default().max(0.0) as usize)
+fn given_offset(given: &Given<'_>) -> Result<usize, Refusal> {
+    Ok(given.number(2)?.max(0.0) as usize)
 }
 
-/// The next step of `string.gmatch`: returns where the one after it begins, and the captures.
-fn next_match(lua: &Lua, clock: &Clock, given: &MultiValue) -> Result<MultiValue, Refusal> {
-    let (subject, pattern) = (text(lua, given, 0, "gmatch")?, text(lua, given, 1, "gmatch")?);
-    let (subject, pattern) = (&*subject.as_bytes(), &*pattern.as_bytes());
-    let from = given_offset(given)?;
-    let is_over = || clock.is_over();
-    let found = Matcher::new(subject, pattern, &is_over).search(from, false)?;
-    let Some(found) = found else { return Ok([Value::Nil].into_iter().collect()) };
-    // Behind an empty match, the next one begins one character later.
-    let next = found.end + usize::from(found.end == found.begin);
-    let values = captured(lua, subject, &found)?;
-    Ok([index(next)].into_iter().chain(values).collect())
+/// Returns where the next step begins: behind an empty match, one character later.
+fn after(found: &Match) -> usize {
+    found.end + usize::from(found.end == found.begin)
+}
+
+/// A step of `string.gmatch`: returns where the next one begins, and the captures.
+fn next_match(given: &Given<'_>) -> Returned {
+    let (subject, pattern) = (&*given.bytes(0)?, &*given.bytes(1)?);
+    let is_over = || given.clock.is_over();
+    let found = Matcher::new(subject, pattern, &is_over).search(given_offset(given)?, false)?;
+    let Some(found) = found else { return Ok(vec![Value::Nil]) };
+    Ok([index(after(&found))].into_iter().chain(captured(given, subject, &found)?).collect())
 }
 
 /// A step of `string.gsub`: returns the first and the last position of the match, where the next
 /// step begins, and the captures; only the first one if the fourth argument says so.
-fn search(lua: &Lua, clock: &Clock, given: &MultiValue) -> Result<MultiValue, Refusal> {
-    let (subject, pattern) = (text(lua, given, 0, "gsub")?, text(lua, given, 1, "gsub")?);
-    let (subject, pattern) = (&*subject.as_bytes(), &*pattern.as_bytes());
-    let from = given_offset(given)?;
+fn search(given: &Given<'_>) -> Returned {
+    let (subject, pattern) = (&*given.bytes(0)?, &*given.bytes(1)?);
     let (is_anchored, pattern) = anchored(pattern);
-    let is_over = || clock.is_over();
-    let found = Matcher::new(subject, pattern, &is_over).search(from, is_anchored)?;
-    let Some(mut found) = found else { return Ok([Value::Nil].into_iter().collect()) };
-    let next = found.end + usize::from(found.end == found.begin);
-    if given.get(3) == Some(&Value::Boolean(true)) {
+    let is_over = || given.clock.is_over();
+    let mut matcher = Matcher::new(subject, pattern, &is_over);
+    let found = matcher.search(given_offset(given)?, is_anchored)?;
+    let Some(mut found) = found else { return Ok(vec![Value::Nil]) };
+    if given.value(3) == Value::Boolean(true) {
         found.captures.truncate(1);
     }
-    let values = captured(lua, subject, &found)?;
-    let places = [found.begin + 1, found.end, next].map(index);
-    Ok(places.into_iter().chain(values).collect())
+    let places = [found.begin + 1, found.end, after(&found)].map(index);
+    Ok(places.into_iter().chain(captured(given, subject, &found)?).collect())
 }
 
 /// `string.gsub` with a string in place of the matches: returns the text and their number.
-fn substitute(lua: &Lua, clock: &Clock, given: &MultiValue) -> Result<MultiValue, Refusal> {
-    let part = |at| text(lua, given, at, "gsub");
-    let (subject, pattern, by) = (part(0)?, part(1)?, part(2)?);
-    let (subject, pattern, by) = (&*subject.as_bytes(), &*pattern.as_bytes(), &*by.as_bytes());
-    let limit = number(given, 3, "gsub")?.unwrap_or(f64::INFINITY);
+fn substitute(given: &Given<'_>) -> Returned {
+    let (subject, pattern) = (&*given.bytes(0)?, &*given.bytes(1)?);
+    let by = &*given.bytes(2)?;
+    let limit = given.optional_number(3)?.unwrap_or(f64::INFINITY);
     let (is_anchored, pattern) = anchored(pattern);
-    let is_over = || clock.is_over();
+    let is_over = || given.clock.is_over();
     let mut matcher = Matcher::new(subject, pattern, &is_over);
     let (mut result, mut from, mut count) = (Vec::new(), 0, 0);
     while (count as f64) < limit && from <= subject.len() {
         let Some(found) = matcher.search(from, is_anchored)? else { break };
         result.extend_from_slice(&subject[from..found.begin]);
-        expand(lua, by, subject, &found, &mut result)?;
+        expand(given, by, subject, &found, &mut result)?;
         if result.len() > crate::MAX_MEMORY {
-            return Err(Refusal::Text("not enough memory".to_owned()));
+            return Err("not enough memory".into());
         }
         count += 1;
-        from = found.end;
         if found.end == found.begin {
-            result.extend(subject.get(from));
-            from += 1;
+            result.extend(subject.get(found.end));
         }
+        from = after(&found);
         if is_anchored {
             break;
         }
     }
     result.extend_from_slice(subject.get(from..).unwrap_or_default());
-    Ok([Value::String(lua.create_string(&result)?), index(count)].into_iter().collect())
+    Ok(vec![given.text(result)?, index(count)])
 }
 
 /// Appends what stands for a match: `%1` is its first capture, `%0` the whole of it.
 fn expand(
-    lua: &Lua,
+    given: &Given<'_>,
     by: &[u8],
     subject: &[u8],
     found: &Match,
@@ -571,8 +483,8 @@ fn expand(
             None => result.push(0),
             Some(b'0') => result.extend_from_slice(&subject[found.begin..found.end]),
             Some(digit @ b'1'..=b'9') => {
-                let value = capture(lua, subject, found, usize::from(digit - b'1'))?;
-                let text = lua.coerce_string(value)?.expect("a string or a number");
+                let value = capture(given, subject, found, usize::from(digit - b'1'))?;
+                let text = given.lua.coerce_string(value)?.expect("a string or a number");
                 result.extend_from_slice(&text.as_bytes());
             }
             Some(other) => result.push(*other),

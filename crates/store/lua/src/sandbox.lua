@@ -13,7 +13,7 @@ local real_getmetatable, real_setmetatable, real_rawset = getmetatable, setmetat
 local real_loadstring, real_load = loadstring, load
 local resume, wrap = coroutine.resume, coroutine.wrap
 local insert, remove, sort, concat = table.insert, table.remove, table.sort, table.concat
-local byte = string.byte
+local byte, find, format, sub = string.byte, string.find, string.format, string.sub
 
 local READ_ONLY = "Attempt to modify a readonly table"
 
@@ -30,10 +30,21 @@ local function read_only(real)
   return seen
 end
 
+-- Returns the text of an error of the program, without the calls that it lists.
+local function text_of(err)
+  local text = tostring(err)
+  local calls = find(text, "\nstack traceback:", 1, true)
+  return calls and sub(text, 1, calls - 1) or text
+end
+
 -- Raises an error again that ends the script, whatever the script does about errors.
 local function passed(ok, err, ...)
-  if not ok and host.has_ended() then
-    real_error(err, 0)
+  if not ok then
+    if host.has_ended() then
+      real_error(err, 0)
+    elseif type(err) == "userdata" then
+      err = text_of(err)
+    end
   end
   return ok, err, ...
 end
@@ -45,14 +56,6 @@ local function guard(real)
     end
     return real(target, ...)
   end
-end
-
--- Returns what a function of the program returned, unless it is false and the text of an error.
-local function checked(first, ...)
-  if first == false then
-    real_error((...), 3)
-  end
-  return first, ...
 end
 
 -- Binary chunks can do anything to the program.
@@ -68,8 +71,10 @@ local version = 2
 
 -- An error that a command replies with is raised as a table, as in Redis.
 local function execute(...)
-  local ok, value = call(version, ...)
-  if not ok then
+  local ok, value, status = call(version, ...)
+  if status then
+    value = { ok = value }
+  elseif not ok then
     value = { err = value }
   end
   return ok, value
@@ -159,12 +164,19 @@ local redis = {
   debug = function() end,
 }
 
-string.find = function(...)
-  return checked(host.find(...))
+for name, act in pairs(host.libraries.string) do
+  string[name] = act
 end
 
-string.match = function(...)
-  return checked(host.match(...))
+-- Returns a text and a pattern as strings.
+local function strings(text, pattern, name)
+  for at, value in ipairs({ text or false, pattern or false }) do
+    if type(value) ~= "string" and type(value) ~= "number" then
+      local got = type(at == 1 and text or at == 2 and pattern or nil)
+      real_error(format("bad argument #%d to '%s' (string expected, got %s)", at, name, got), 3)
+    end
+  end
+  return tostring(text), tostring(pattern)
 end
 
 string.gmatch = function(text, pattern)
@@ -176,9 +188,9 @@ string.gmatch = function(text, pattern)
     at = next
     return ...
   end
-  checked(host.check_pattern(text, pattern))
+  text, pattern = strings(text, pattern, "gmatch")
   return function()
-    return advance(checked(host.next_match(text, pattern, at)))
+    return advance(host.gmatch(text, pattern, at))
   end
 end
 string.gfind = string.gmatch
@@ -186,13 +198,12 @@ string.gfind = string.gmatch
 string.gsub = function(text, pattern, by, limit)
   local kind = type(by)
   if kind == "string" or kind == "number" then
-    return checked(host.substitute(text, pattern, tostring(by), limit))
+    return host.substitute(text, pattern, tostring(by), limit)
   end
   if kind ~= "table" and kind ~= "function" then
     real_error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
   end
-  checked(host.check_pattern(text, pattern))
-  text = tostring(text)
+  text, pattern = strings(text, pattern, "gsub")
   local parts, at, count = {}, 0, 0
   limit = limit and tonumber(limit) or #text + 1
   -- Adds what stands for a match; `next` is where the search goes on.
@@ -224,7 +235,7 @@ string.gsub = function(text, pattern, by, limit)
   end
   local anchored = byte(pattern) == 94
   local only_first = kind == "table"
-  while count < limit and add(checked(host.search(text, pattern, at, only_first))) do
+  while count < limit and add(host.gsub(text, pattern, at, only_first)) do
     if anchored then
       break
     end
@@ -344,9 +355,10 @@ globals = {
     yield = coroutine.yield,
   }),
 }
-for name, library in pairs(host.libraries) do
-  globals[name] = read_only(library)
+for _, name in ipairs({ "bit", "cjson", "cmsgpack", "struct" }) do
+  globals[name] = read_only(host.libraries[name])
 end
+hidden[globals.cjson].null = host.null
 real_setmetatable(globals, {
   __index = function(_, name)
     local shown = tostring(name)
@@ -367,22 +379,23 @@ local function describe(err)
       text = "ERR the script raised an error that is a table without the field 'err'"
     end
   else
-    text = "ERR " .. tostring(err)
+    text = "ERR " .. text_of(err)
   end
   return { text, host.line() }
 end
 
-local function run(script, new_call)
+local function run(script, new_call, keys, arguments)
   call, version = new_call, 2
+  globals.KEYS, globals.ARGV = keys, arguments
   local ok, value = real_xpcall(script, describe)
-  call = nil
+  globals.KEYS, globals.ARGV = nil, nil
   if ok then
     return true, value, version
   elseif type(value) == "table" then
     return false, value[1], value[2]
   end
   -- Lua calls no handler when it has no memory.
-  return false, "ERR " .. tostring(value), nil
+  return false, "ERR " .. text_of(value), nil
 end
 
-return globals._G, globals, run
+return globals._G, run

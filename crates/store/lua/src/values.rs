@@ -1,19 +1,15 @@
 //! Values of Lua, and the replies and arguments that they stand for.
 
-use mlua::{Lua, Table, Value};
+use mlua::{BorrowedBytes, Lua, Table, Value};
 use sprat_resp::{ReplyWriter, double_text};
-use std::borrow::Cow;
 
 /// Limit on the tables within tables of a reply.
 const MAX_DEPTH: usize = 256;
 
 /// Returns a table of strings.
 pub(crate) fn strings(lua: &Lua, texts: &[&[u8]]) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(texts.len(), 0)?;
-    for text in texts {
-        table.raw_push(lua.create_string(text)?)?;
-    }
-    Ok(table)
+    let strings = texts.iter().map(|text| lua.create_string(text));
+    lua.create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
 }
 
 /// Returns the number that a value is.
@@ -25,23 +21,38 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Returns what a value is as an argument of a command; `None` if it can be none.
-pub(crate) fn argument(value: &Value) -> Option<Cow<'_, [u8]>> {
-    match value {
-        Value::String(text) => Some(Cow::Owned(text.as_bytes().to_vec())),
-        _ => number(value).map(|number| Cow::Owned(double_text(number).into_bytes())),
+/// An argument of a command.
+pub(crate) enum Argument {
+    String(BorrowedBytes),
+    Number(String),
+}
+
+impl Argument {
+    /// Returns what a value is as an argument; `None` if it can be none.
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self::String(text.as_bytes())),
+            _ => number(value).map(|number| Self::Number(double_text(number))),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::String(bytes) => bytes,
+            Self::Number(text) => text.as_bytes(),
+        }
     }
 }
 
-/// Returns whether the reply of a command is no error, and the value that it is to a script: a text
-/// if it is an error.
-pub(crate) fn parse(lua: &Lua, reply: &[u8]) -> mlua::Result<(bool, Value)> {
+/// Returns whether the reply of a command is no error, the value that it is to a script, and
+/// whether it is a status such as `OK`. The value of a status or an error is its text.
+pub(crate) fn parse(lua: &Lua, reply: &[u8]) -> mlua::Result<(bool, Value, bool)> {
     let mut rest = reply;
-    if let Some(error) = reply.strip_prefix(b"-") {
-        let text = line(error).unwrap_or(error);
-        return Ok((false, Value::String(lua.create_string(text)?)));
+    if let [mark @ (b'-' | b'+'), text @ ..] = reply {
+        let text = lua.create_string(line(text).unwrap_or(text))?;
+        return Ok((*mark == b'+', Value::String(text), *mark == b'+'));
     }
-    Ok((true, next(lua, &mut rest)?))
+    Ok((true, next(lua, &mut rest)?, false))
 }
 
 fn line(bytes: &[u8]) -> Option<&[u8]> {
@@ -197,7 +208,7 @@ impl Writer<'_, '_> {
 
 /// Returns a number without its fraction, as C converts it on x86: what does not fit is the least
 /// integer.
-fn integer(number: f64) -> i64 {
+pub(crate) fn integer(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
     match (-END..END).contains(&number) {

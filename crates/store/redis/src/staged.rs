@@ -106,7 +106,8 @@ struct Changes {
 /// Objects with changes that are kept back.
 struct Staged<'a> {
     base: &'a mut dyn Objects,
-    tables: BTreeMap<u32, Changes>,
+    /// The changes of tables. There are few tables.
+    tables: Vec<(u32, Changes)>,
     /// Bytes of the changes in the log, at most.
     len: usize,
     /// Limit on these.
@@ -118,7 +119,7 @@ struct Staged<'a> {
 impl<'a> Staged<'a> {
     fn new(base: &'a mut dyn Objects) -> Self {
         let most = base.most_at_once();
-        Self { base, tables: BTreeMap::new(), len: 0, most, excess: None }
+        Self { base, tables: Vec::new(), len: 0, most, excess: None }
     }
 
     /// Makes the changes, all or none.
@@ -130,9 +131,9 @@ impl<'a> Staged<'a> {
         if let Some(excess) = excess {
             return Err(Unready::Refused(excess));
         }
-        tables.values_mut().for_each(Changes::drop_dead);
+        tables.iter_mut().for_each(|(_, changes)| changes.drop_dead());
         let (mut count, mut len, mut only_removes) = (0, 0, true);
-        for changes in tables.values() {
+        for (_, changes) in &tables {
             for (key, object) in changes.objects.iter().filter(|(_, object)| object.counts()) {
                 count += 1;
                 len += object.len(key);
@@ -159,16 +160,12 @@ impl<'a> Staged<'a> {
         done
     }
 
-    fn changes(&self, table: u32) -> Option<&Changes> {
-        self.tables.get(&table)
-    }
-
     /// Changes an object. An object that the server does not have, and never will, leaves nothing.
     fn set(&mut self, table: u32, key: &[u8], next: Option<Value>) -> Result<(), Unready> {
         let found = self.base.find(table, key, Access::Change)?;
         let (exists, head) = (found.is_some(), found.as_ref().and_then(collection_of));
         let object = Object { exists, next };
-        let changes = self.tables.entry(table).or_default();
+        let changes = changes_to(&mut self.tables, table);
         let before = changes.objects.get(key);
         let len = self.len + object.len(key) - before.map_or(0, |before| before.len(key));
         if len > self.most {
@@ -190,7 +187,7 @@ impl<'a> Staged<'a> {
         let present = self.base.find_element(table, key);
         let present = present.and_then(|it| sort_key(it.key, it.value).map(Cow::into_owned));
         let element = Element { present, next };
-        let changes = self.tables.entry(table).or_default();
+        let changes = changes_to(&mut self.tables, table);
         let before = changes.elements.get(key);
         let len = self.len + element.len(key) - before.map_or(0, |before| before.len(key));
         if len > self.most {
@@ -224,6 +221,20 @@ impl<'a> Staged<'a> {
         self.excess = Some(reason.clone());
         Unready::Refused(reason)
     }
+}
+
+/// Returns the changes of a table, if there are any.
+fn changes_of(tables: &[(u32, Changes)], table: u32) -> Option<&Changes> {
+    tables.iter().find(|(id, _)| *id == table).map(|(_, changes)| changes)
+}
+
+/// Returns the changes of a table, to add one.
+fn changes_to(tables: &mut Vec<(u32, Changes)>, table: u32) -> &mut Changes {
+    let at = tables.iter().position(|(id, _)| *id == table).unwrap_or_else(|| {
+        tables.push((table, Changes::default()));
+        tables.len() - 1
+    });
+    &mut tables[at].1
 }
 
 impl Object {
@@ -345,7 +356,7 @@ impl Objects for Staged<'_> {
         access: Access,
     ) -> Result<Option<Entry<'_>>, Unready> {
         let Self { base, tables, .. } = self;
-        let changes = tables.get(&table);
+        let changes = changes_of(tables, table);
         let Some((key, object)) = changes.and_then(|it| it.objects.get_key_value(key)) else {
             return base.find(table, key, access);
         };
@@ -398,7 +409,7 @@ impl Objects for Staged<'_> {
         let position = position(&id.bytes());
         let [from, to] = place(position);
         let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        let changes = self.changes(table);
+        let changes = changes_of(&self.tables, table);
         let last = changes.and_then(|it| it.elements.range::<[u8], _>(range).next_back());
         let Some(last) = last.and_then(|(key, _)| number_of(key)) else { return Ok(id) };
         CollectionId::new(kind, position, id.number().max(last + 1))
@@ -406,7 +417,7 @@ impl Objects for Staged<'_> {
     }
 
     fn find_element(&mut self, table: u32, key: &[u8]) -> Option<Entry<'_>> {
-        let changes = self.tables.get(&table);
+        let changes = changes_of(&self.tables, table);
         let Some((key, element)) = changes.and_then(|it| it.elements.get_key_value(key)) else {
             return self.base.find_element(table, key);
         };
@@ -423,7 +434,7 @@ impl Objects for Staged<'_> {
 
     fn count_elements(&mut self, table: u32, range: &KeyRange<'_>) -> usize {
         let mut count = self.base.count_elements(table, range);
-        let places = self.changes(table).map(|changes| changes.places(range));
+        let places = changes_of(&self.tables, table).map(|changes| changes.places(range));
         for (_, place) in places.unwrap_or_default() {
             count = count + usize::from(place.next.is_some()) - usize::from(place.exists);
         }
@@ -438,7 +449,7 @@ impl Objects for Staged<'_> {
         visit: &mut dyn FnMut(&Entry<'_>),
     ) {
         let Self { base, tables, .. } = self;
-        let changes = tables.get(&table);
+        let changes = changes_of(tables, table);
         let mut rest = *range;
         for (key, place) in changes.map(|changes| changes.places(range)).unwrap_or_default() {
             if limit == 0 {
@@ -479,7 +490,7 @@ impl Objects for Staged<'_> {
     ) -> Result<Option<u64>, Unready> {
         let begin = found.len();
         let next = self.base.keys(table, after, limit, found)?;
-        let Some(changes) = self.tables.get(&table) else { return Ok(next) };
+        let Some(changes) = changes_of(&self.tables, table) else { return Ok(next) };
         let mut page = found.split_off(begin);
         let objects = &changes.objects;
         page.retain(|key| objects.get(key.as_slice()).is_none_or(|it| it.next.is_some()));
@@ -493,7 +504,7 @@ impl Objects for Staged<'_> {
     }
 
     fn count(&self, table: u32) -> u64 {
-        let objects = self.changes(table).map(|changes| changes.objects.values());
+        let objects = changes_of(&self.tables, table).map(|changes| changes.objects.values());
         let (mut added, mut removed) = (0, 0);
         for object in objects.into_iter().flatten() {
             added += u64::from(!object.exists && object.next.is_some());

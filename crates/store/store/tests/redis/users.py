@@ -1,6 +1,7 @@
 """Does what users of redis-py and of Django's cache do: users.py PORT"""
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -144,6 +145,42 @@ def collections(protocol):
     assert r.blpop(["jobs"], timeout=0.01) is None and r.bzpopmin("board")[1] == "alice"
 
 
+def scripts(protocol):
+    r = client(protocol=protocol)
+    assert r.flushall() and r.script_flush()
+    take = r.register_script("""
+        local left = tonumber(redis.call('GET', KEYS[1]) or ARGV[1])
+        if left <= 0 then
+            return redis.error_reply('EMPTY nothing is left')
+        end
+        redis.call('SET', KEYS[1], left - 1, 'EX', 100)
+        return cjson.encode({left = left - 1, by = ARGV[2]})
+    """)
+    assert json.loads(take(keys=["left"], args=[2, "a"])) == {"left": 1, "by": "a"}
+    assert r.script_exists(take.sha) == [True] and r.script_flush()
+    # The client sends the text again when the server does not have the script.
+    assert json.loads(take(keys=["left"], args=[2, "b"])) == {"left": 0, "by": "b"}
+    assert "EMPTY nothing is left" in refused(lambda: take(keys=["left"], args=[2, "c"]))
+    p = r.pipeline(transaction=True)
+    take(keys=["other"], args=[5, "d"], client=p)
+    p.get("other")
+    taken, left = p.execute()
+    assert json.loads(taken) == {"left": 4, "by": "d"} and left == "4"
+    # Locks.
+    lock = r.lock("lock", timeout=50)
+    assert lock.acquire() and lock.owned() and not r.lock("lock").acquire(blocking=False)
+    assert lock.extend(50, replace_ttl=True) and lock.reacquire()
+    assert lock.release() is None and not r.exists("lock")
+    with r.lock("lock", timeout=50):
+        stolen = r.lock("lock")
+        stolen.local.token = b"another"
+        try:
+            stolen.release()
+            raise AssertionError("it is not the owner's")
+        except redis.exceptions.LockError:
+            pass
+
+
 def messages(protocol):
     r = client(protocol=protocol)
     p = r.pubsub(ignore_subscribe_messages=True)
@@ -211,6 +248,7 @@ for version in (2, 3):
     commands(version)
     pipelines(version)
     collections(version)
+    scripts(version)
     messages(version)
 asyncio.run(asynchronous())
 cache()
