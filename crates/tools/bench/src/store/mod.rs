@@ -8,6 +8,7 @@ mod index;
 mod latency;
 mod order;
 mod redis;
+mod scripts;
 mod throughput;
 mod transactions;
 
@@ -26,6 +27,7 @@ pub const CHAPTERS: &[Chapter] = &[
     ("transactions", transactions::chapter),
     ("redis clients", redis::chapter),
     ("redis collections", collections::chapter),
+    ("redis scripts", scripts::chapter),
     ("expiry", expiry::chapter),
     ("order", order::chapter),
     ("index", index::chapter),
