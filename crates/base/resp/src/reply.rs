@@ -49,6 +49,11 @@ impl<'a> ReplyWriter<'a> {
         self.out.truncate(len);
     }
 
+    /// Takes what was written after the buffer had this number of bytes.
+    pub fn split_off(&mut self, len: usize) -> Vec<u8> {
+        self.out.split_off(len)
+    }
+
     /// Appends a reply that another writer has written.
     pub fn raw(&mut self, reply: &[u8]) {
         self.out.extend_from_slice(reply);

@@ -1,6 +1,6 @@
 //! Commands on channels: `SUBSCRIBE`, `PUBLISH` and what belongs to them.
 
-use super::wrong_subcommand;
+use super::{help, wrong_subcommand};
 use crate::call::{Call, Failure};
 use crate::channels::Subject;
 use crate::glob;
@@ -90,8 +90,20 @@ pub(super) fn pubsub(call: &mut Call<'_>) -> Result<(), Failure> {
                 call.reply.integer(count(channels.subscribers(name)));
             }
         }
+        (b"help", 2) => help(
+            call,
+            &[
+                "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "CHANNELS [<pattern>]",
+                "    Return the channels that have subscribers.",
+                "NUMPAT",
+                "    Return the number of patterns that have subscribers.",
+                "NUMSUB [<channel> ...]",
+                "    Return the number of subscribers of channels.",
+            ],
+        ),
         (b"numpat", 2) => call.reply.integer(count(channels.patterns())),
-        _ => return Err(wrong_subcommand(call, &["channels", "numpat"])),
+        _ => return Err(wrong_subcommand(call, &["channels", "numpat", "help"])),
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Commands on the connection itself.
 
-use super::wrong_subcommand;
+use super::{help, wrong_subcommand};
 use crate::call::{Call, Failure, SYNTAX};
 use crate::session::Session;
 use sprat_resp::{Protocol, integer};
@@ -168,8 +168,6 @@ const CLIENT_HELP: &[&str] = &[
     "    Accepted.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
-    "HELP",
-    "    Print this help.",
 ];
 
 pub(super) fn client(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -189,10 +187,7 @@ pub(super) fn client(call: &mut Call<'_>) -> Result<(), Failure> {
         b"getname" if call.session.name.is_empty() => call.reply.null(),
         b"getname" => call.reply.bulk(&call.session.name),
         b"info" => call.reply.bulk(describe(call.session).as_bytes()),
-        b"help" => {
-            call.reply.array(CLIENT_HELP.len());
-            CLIENT_HELP.iter().for_each(|line| call.reply.simple(line));
-        }
+        b"help" => help(call, CLIENT_HELP),
         b"setname" => {
             check_name(call.argument(2))?;
             call.session.name = call.argument(2).to_vec();

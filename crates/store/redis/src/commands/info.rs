@@ -1,7 +1,7 @@
 //! Commands on the server: what it is, and what it can do.
 
 use super::connection::REDIS_VERSION;
-use super::{COMMANDS, CommandInfo, NO_MANDATORY_KEYS, find, wrong_subcommand};
+use super::{COMMANDS, CommandInfo, NO_MANDATORY_KEYS, find, help, wrong_subcommand};
 use crate::call::{Call, Failure};
 use crate::glob;
 use crate::session::DATABASES;
@@ -82,8 +82,26 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         }
         (b"docs", _) => call.reply.map(0),
+        (b"help", 2) => help(
+            call,
+            &[
+                "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",
+                "(no subcommand)",
+                "    Return what is known of all commands.",
+                "COUNT",
+                "    Return the number of commands.",
+                "DOCS [<command-name> [...]]",
+                "    Accepted; there are none.",
+                "GETKEYS <full-command>",
+                "    Return the keys of a command.",
+                "INFO [<command-name> ...]",
+                "    Return what is known of commands.",
+                "LIST",
+                "    Return the names of all commands.",
+            ],
+        ),
         (b"getkeys", 4..) => keys_of_command(call)?,
-        _ => return Err(wrong_subcommand(call, &["count", "list", "getkeys"])),
+        _ => return Err(wrong_subcommand(call, &["count", "list", "getkeys", "help"])),
     }
     Ok(())
 }
@@ -151,7 +169,17 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Failure> {
                 .into());
         }
         b"resetstat" if call.command.len() == 2 => call.reply.simple("OK"),
-        _ => return Err(wrong_subcommand(call, &["get", "set", "resetstat"])),
+        b"help" if call.command.len() == 2 => help(
+            call,
+            &[
+                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET <pattern> [<pattern> ...]",
+                "    Return settings and their values.",
+                "RESETSTAT",
+                "    Accepted.",
+            ],
+        ),
+        _ => return Err(wrong_subcommand(call, &["get", "set", "resetstat", "help"])),
     }
     Ok(())
 }

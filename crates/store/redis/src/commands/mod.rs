@@ -409,6 +409,13 @@ fn shown(text: &[u8], room: usize) -> &[u8] {
     &text[..text.len().min(room)]
 }
 
+/// Replies with the subcommands of a command, and what they do.
+fn help(call: &mut Call<'_>, lines: &[&str]) {
+    const HELP: [&str; 2] = ["HELP", "    Print this help."];
+    call.reply.array(lines.len() + HELP.len());
+    lines.iter().chain(&HELP).for_each(|line| call.reply.simple(line));
+}
+
 /// Returns the reply to a subcommand that does not exist; or, if it is one of those that are
 /// `known`, to one with the wrong number of arguments.
 fn wrong_subcommand(call: &Call<'_>, known: &[&str]) -> Failure {

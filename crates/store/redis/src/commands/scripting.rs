@@ -4,7 +4,7 @@
 //! (see [`crate::staged`]), so all of it counts, or nothing if the script takes too long.
 
 use super::transactions::run_staged;
-use super::{NO_MANDATORY_KEYS, find, wrong_subcommand};
+use super::{NO_MANDATORY_KEYS, find, help, wrong_subcommand};
 use crate::call::{Call, Failure, NOT_AN_INTEGER};
 use sprat_lua::{Ended, Engine, Host, Sha, Stop};
 use sprat_resp::{Command, Protocol, ReplyWriter, integer};
@@ -154,25 +154,12 @@ impl Host for ScriptHost<'_, '_> {
             return Ok(());
         }
         let info = find(command.name()).expect("it is known");
-        let Call {
-            command: whole, name, objects, session, server, resume, table, room, now, ..
-        } = &mut *self.call;
-        let spoken = std::mem::replace(&mut session.protocol, protocol);
-        let mut part = Call {
-            command: *whole,
-            name,
-            objects: &mut **objects,
-            reply: ReplyWriter::new(reply, protocol),
-            session,
-            server,
-            resume,
-            table: *table,
-            room: *room,
-            in_group: true,
-            now: *now,
-        };
-        let done = run_staged(&mut part, info, command, *room);
-        self.call.session.protocol = spoken;
+        let call = &mut *self.call;
+        let spoken = std::mem::replace(&mut call.session.protocol, protocol);
+        let begin = call.reply.len();
+        let done = run_staged(call, info, command, call.room);
+        reply.append(&mut call.reply.split_off(begin));
+        call.session.protocol = spoken;
         done.map_err(|failure| {
             self.failure = Some(failure);
             Stop
@@ -210,9 +197,23 @@ fn manage(call: &mut Call<'_>, engine: &mut Engine) -> Result<(), Failure> {
             engine.flush();
             call.reply.simple("OK");
         }
+        (b"help", 2) => help(
+            call,
+            &[
+                "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "EXISTS <sha1> [<sha1> ...]",
+                "    Return which scripts the server has.",
+                "FLUSH [ASYNC|SYNC]",
+                "    Forget all scripts.",
+                "KILL",
+                "    Accepted; a script that takes too long is ended in any case.",
+                "LOAD <script>",
+                "    Load a script without executing it.",
+            ],
+        ),
         // A script is executed at once, or ended.
         (b"kill", 2) => return Err("NOTBUSY No scripts in execution right now.".into()),
-        _ => return Err(wrong_subcommand(call, &["load", "exists", "flush", "kill"])),
+        _ => return Err(wrong_subcommand(call, &["load", "exists", "flush", "kill", "help"])),
     }
     Ok(())
 }

@@ -77,3 +77,23 @@ fn the_keys_of_a_command_are_those_that_redis_finds() {
     }
     served.server.stop().unwrap();
 }
+
+/// What an error advises works.
+#[test]
+fn commands_with_subcommands_explain_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&options(dir.path(), Durability::None));
+    let mut client = served.client();
+    for name in ["CLIENT", "COMMAND", "CONFIG", "PUBSUB", "SCRIPT"] {
+        let expected = format!("ERR unknown subcommand 'nonsense'. Try {name} HELP.");
+        assert_eq!(client.say(&format!("{name} nonsense")), Reply::Error(expected));
+        let lines = client.say(&format!("{name} HELP")).elements();
+        assert_eq!(lines.last(), Some(&Reply::Simple("    Print this help.".into())));
+        let expected = format!(
+            "ERR wrong number of arguments for '{}|help' command",
+            name.to_ascii_lowercase()
+        );
+        assert_eq!(client.say(&format!("{name} HELP more")), Reply::Error(expected));
+    }
+    served.server.stop().unwrap();
+}
