@@ -8,12 +8,13 @@ use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
     VmState,
 };
+use rustix::time::{ClockId, clock_gettime};
 use sprat_resp::{Command, CommandList, Protocol, ReplyWriter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a script may take. Meanwhile the server executes nothing else.
+/// How much of the processor's time a script may take. Meanwhile the server executes nothing else.
 pub const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 /// Limit on the memory of all scripts and their values.
@@ -68,7 +69,7 @@ pub enum Ended {
     Stopped,
     /// It took longer than [`TIME_LIMIT`].
     #[error(
-        "ERR the script took longer than {} ms, the limit; it has changed nothing",
+        "ERR the script took more than {} ms, the limit; it has changed nothing",
         TIME_LIMIT.as_millis()
     )]
     Time,
@@ -94,15 +95,23 @@ enum Ran {
 #[derive(Debug)]
 pub(crate) struct Clock {
     began: Instant,
-    /// When the script ends, in nanoseconds since `began`.
+    /// Before when the script need not end, in nanoseconds since `began`.
     end: AtomicU64,
+    /// The processor's time of the thread when the time was first looked at, in nanoseconds; zero
+    /// before that, as for most scripts.
+    first: AtomicU64,
     /// Whether it has ended, whatever it does about errors.
     has_ended: AtomicBool,
 }
 
 impl Clock {
     fn new() -> Self {
-        Self { began: Instant::now(), end: AtomicU64::new(0), has_ended: AtomicBool::new(false) }
+        Self {
+            began: Instant::now(),
+            end: AtomicU64::new(0),
+            first: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     fn nanos(&self) -> u64 {
@@ -110,14 +119,20 @@ impl Clock {
     }
 
     fn start(&self) {
-        let limit = u64::try_from(TIME_LIMIT.as_nanos()).expect("less than a second");
-        self.end.store(self.nanos().saturating_add(limit), Ordering::Relaxed);
+        self.end.store(self.nanos().saturating_add(limit()), Ordering::Relaxed);
+        self.first.store(0, Ordering::Relaxed);
         self.has_ended.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether the script must end. Its time is looked at.
+    /// Returns whether the script must end. Its time is looked at. While other programs have the
+    /// processor, its time stands still.
     pub(crate) fn is_over(&self) -> bool {
-        if self.nanos() > self.end.load(Ordering::Relaxed) {
+        let first = self.first.load(Ordering::Relaxed);
+        if first == 0 {
+            self.first.store(processor_nanos(), Ordering::Relaxed);
+        } else if self.nanos() > self.end.load(Ordering::Relaxed)
+            && processor_nanos() - first > limit()
+        {
             self.has_ended.store(true, Ordering::Relaxed);
         }
         self.has_ended()
@@ -130,6 +145,17 @@ impl Clock {
     fn stop(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }
+}
+
+/// Returns [`TIME_LIMIT`] in nanoseconds.
+fn limit() -> u64 {
+    u64::try_from(TIME_LIMIT.as_nanos()).expect("less than a second")
+}
+
+/// Returns how much of the processor's time this thread has had, in nanoseconds.
+fn processor_nanos() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).expect("not negative")
 }
 
 /// Returns the error that ends a script. No script handles it.

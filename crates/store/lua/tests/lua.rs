@@ -83,6 +83,24 @@ fn scripts_that_were_loaded_stay_and_others_are_forgotten() {
     assert!(!engine.has(&loaded));
 }
 
+/// Tables within tables are followed on the stack of the thread.
+#[test]
+fn libraries_follow_tables_only_so_far() {
+    let mut engine = Engine::new(1);
+    for (text, expected) in [
+        ("local t={} for i=1,999 do t={t} end return #cjson.encode(t)", ":2000\\r\\n"),
+        (
+            "local j=string.rep('[',1000)..string.rep(']',1000) return #cjson.encode(cjson.decode(j))",
+            ":2000\\r\\n",
+        ),
+        ("return type(cmsgpack.unpack(string.rep('\\145',1000)..'\\1'))", "$5\\r\\ntable\\r\\n"),
+        ("return (pcall(cmsgpack.unpack,string.rep('\\145',1500)..'\\1'))", "$-1\\r\\n"),
+        ("return (pcall(string.find,string.rep('a',300),string.rep('a?',300)))", "$-1\\r\\n"),
+    ] {
+        assert_eq!(run(&mut engine, text, &[]).unwrap(), expected, "{text}");
+    }
+}
+
 /// Returns what a function of strings returns, or its error, as text.
 const CALL: &str = "
     local function shown(...)

@@ -25,6 +25,7 @@ const SCRIPTS: &[&str] = &[
     "return 0/0",
     "return function() end",
     "return redis",
+    "local t={} for i=1,100 do t[i]=i end return select('#',pcall(unpack,t))",
     "return 'a','b'",
     "return",
     "",
@@ -307,7 +308,7 @@ fn a_script_that_does_not_end_is_ended_and_leaves_nothing() {
         assert_eq!(client.ask(&["SET", "kept", "1"]), Reply::ok());
         let script = format!("redis.call('SET','kept','2') {endless}");
         let reply = eval(&mut client, &script);
-        assert!(error(&reply).contains("the script took longer than 500 ms"), "{reply:?}");
+        assert!(error(&reply).contains("the script took more than 500 ms"), "{reply:?}");
         assert_eq!(served.client().say("GET kept"), Reply::bulk("1"), "{endless}");
         assert_eq!(served.client().say("EXISTS n"), Reply::Integer(0));
         // Others go on, with scripts, too.
@@ -326,7 +327,7 @@ fn a_client_whose_script_took_too_long_waits() {
     let endless = ["EVAL", "while true do end", "0"].map(|part| part.as_bytes().to_vec()).to_vec();
     let ping = vec![b"PING".to_vec()];
     client.send(&[encode(&endless), encode(&ping)].concat());
-    assert!(error(&client.reply().unwrap()).contains("took longer"));
+    assert!(error(&client.reply().unwrap()).contains("took more"));
     assert_eq!(other.say("PING"), Reply::Simple("PONG".into()));
     assert_eq!(client.reply(), Some(Reply::Simple("PONG".into())));
     assert!(began.elapsed() >= Duration::from_secs(5), "it waited");
