@@ -309,6 +309,8 @@ impl Engine {
                 (false, text, line) => Ran::Failed { text: lua.coerce_string(text)?, line },
             })
         });
+        // A command that stops its script leaves no limit.
+        lua.set_memory_limit(MAX_MEMORY).expect("Lua was made here");
         let outcome = match result {
             _ if stopped => Err(Ended::Stopped),
             _ if clock.has_ended() => Err(Ended::Time),

@@ -133,37 +133,26 @@ fn pack(given: &Given<'_>) -> Returned {
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(part) = layout.next(given)? {
         out.resize(out.len() + layout.padding(part, out.len()), 0);
-        match part {
-            Part::Nothing => continue,
-            Part::Pad => {
-                out.push(0);
-                continue;
+        at += usize::from(!matches!(part, Part::Nothing | Part::Pad));
+        let mut number = |little: &[u8]| {
+            let begin = out.len();
+            out.extend_from_slice(little);
+            if !layout.is_little {
+                out[begin..].reverse();
             }
-            _ => at += 1,
-        }
+        };
         match part {
+            Part::Nothing => {}
+            Part::Pad => out.push(0),
             Part::Integer { bytes, .. } => {
-                let number = whole(given.number(at)?);
-                let fill = if number < 0 { 0xff } else { 0 };
-                let mut wide = [fill; MAX_INTEGER];
-                wide[..8].copy_from_slice(&number.to_le_bytes());
-                let begin = out.len();
-                out.extend_from_slice(&wide[..bytes]);
-                if !layout.is_little {
-                    out[begin..].reverse();
-                }
+                let whole = whole(given.number(at)?);
+                let mut wide = [if whole < 0 { 0xff } else { 0 }; MAX_INTEGER];
+                wide[..8].copy_from_slice(&whole.to_le_bytes());
+                number(&wide[..bytes]);
             }
             #[expect(clippy::cast_possible_truncation, reason = "the layout asks for it")]
-            Part::Single => {
-                let number = given.number(at)? as f32;
-                let bytes = number.to_le_bytes();
-                out.extend_from_slice(&if layout.is_little { bytes } else { number.to_be_bytes() });
-            }
-            Part::Double => {
-                let number = given.number(at)?;
-                let bytes = number.to_le_bytes();
-                out.extend_from_slice(&if layout.is_little { bytes } else { number.to_be_bytes() });
-            }
+            Part::Single => number(&(given.number(at)? as f32).to_le_bytes()),
+            Part::Double => number(&given.number(at)?.to_le_bytes()),
             Part::Text => {
                 out.extend_from_slice(&given.bytes(at)?);
                 out.push(0);
@@ -176,7 +165,6 @@ fn pack(given: &Given<'_>) -> Returned {
                 let taken = bytes.get(..count).ok_or_else(wrong)?;
                 out.extend_from_slice(taken);
             }
-            Part::Pad | Part::Nothing => {}
         }
     }
     Ok(vec![given.text(out)?])

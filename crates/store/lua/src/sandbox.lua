@@ -1,7 +1,7 @@
 -- What scripts find: Lua's own functions as far as they are harmless, and the table `redis`.
 --
--- The tables that scripts share are read-only, so that none can change what another one finds. A
--- table is that if a script sees an empty one in its place, whose metatable leads to the real one.
+-- The tables that scripts share are read-only, so that no script can change what another one finds.
+-- In place of such a table a script sees an empty one, whose metatable leads to the real one.
 --
 -- `host` has the functions of the program. This chunk returns the environment of scripts, the table
 -- of their global variables, and the function that executes a script.
@@ -9,8 +9,8 @@
 local host = ...
 local real_error, real_pcall, real_xpcall = error, pcall, xpcall
 local type, tostring, select, rawget = type, tostring, select, rawget
-local real_getmetatable, real_setmetatable, real_rawset = getmetatable, setmetatable, rawset
-local real_loadstring, real_load = loadstring, load
+local real_getmetatable, real_setmetatable = getmetatable, setmetatable
+local real_loadstring = loadstring
 local resume, wrap = coroutine.resume, coroutine.wrap
 local insert, remove, sort, concat = table.insert, table.remove, table.sort, table.concat
 local byte, find, format, sub = string.byte, string.find, string.format, string.sub
@@ -58,14 +58,20 @@ local function guard(real)
   end
 end
 
--- Binary chunks can do anything to the program.
-local function is_binary(text)
-  return byte(text) == 27
+local globals
+
+-- Compiles a text as part of a script. Binary chunks can do anything to the program.
+local function compile(text, name)
+  if type(text) == "string" and byte(text) == 27 then
+    return nil, "attempt to load a binary chunk"
+  end
+  local chunk, err = real_loadstring(text, name)
+  if chunk then
+    setfenv(chunk, globals._G)
+  end
+  return chunk, err
 end
 
-local NO_BINARY = "attempt to load a binary chunk"
-
-local globals
 local call
 local version = 2
 
@@ -168,15 +174,13 @@ for name, act in pairs(host.libraries.string) do
   string[name] = act
 end
 
--- Returns a text and a pattern as strings.
-local function strings(text, pattern, name)
-  for at, value in ipairs({ text or false, pattern or false }) do
-    if type(value) ~= "string" and type(value) ~= "number" then
-      local got = type(at == 1 and text or at == 2 and pattern or nil)
-      real_error(format("bad argument #%d to '%s' (string expected, got %s)", at, name, got), 3)
-    end
+-- Returns an argument as a string.
+local function as_string(value, at, name)
+  local kind = type(value)
+  if kind ~= "string" and kind ~= "number" then
+    real_error(format("bad argument #%d to '%s' (string expected, got %s)", at, name, kind), 3)
   end
-  return tostring(text), tostring(pattern)
+  return tostring(value)
 end
 
 string.gmatch = function(text, pattern)
@@ -188,7 +192,7 @@ string.gmatch = function(text, pattern)
     at = next
     return ...
   end
-  text, pattern = strings(text, pattern, "gmatch")
+  text, pattern = as_string(text, 1, "gmatch"), as_string(pattern, 2, "gmatch")
   return function()
     return advance(host.gmatch(text, pattern, at))
   end
@@ -203,7 +207,7 @@ string.gsub = function(text, pattern, by, limit)
   if kind ~= "table" and kind ~= "function" then
     real_error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
   end
-  text, pattern = strings(text, pattern, "gsub")
+  text, pattern = as_string(text, 1, "gsub"), as_string(pattern, 2, "gsub")
   local parts, at, count = {}, 0, 0
   limit = limit and tonumber(limit) or #text + 1
   -- Adds what stands for a match; `next` is where the search goes on.
@@ -301,16 +305,7 @@ globals = {
       return handle(err)
     end))
   end,
-  loadstring = function(text, name)
-    if type(text) == "string" and is_binary(text) then
-      return nil, NO_BINARY
-    end
-    local chunk, err = real_loadstring(text, name)
-    if chunk then
-      setfenv(chunk, globals._G)
-    end
-    return chunk, err
-  end,
+  loadstring = compile,
   load = function(pieces, name)
     local parts = {}
     while true do
@@ -320,15 +315,7 @@ globals = {
       end
       insert(parts, piece)
     end
-    local text = concat(parts)
-    if is_binary(text) then
-      return nil, NO_BINARY
-    end
-    local chunk, err = real_loadstring(text, name or "=(load)")
-    if chunk then
-      setfenv(chunk, globals._G)
-    end
-    return chunk, err
+    return compile(concat(parts), name or "=(load)")
   end,
   redis = read_only(redis),
   math = read_only(math),

@@ -90,7 +90,8 @@ fn libraries_follow_tables_only_so_far() {
     for (text, expected) in [
         ("local t={} for i=1,999 do t={t} end return #cjson.encode(t)", ":2000\\r\\n"),
         (
-            "local j=string.rep('[',1000)..string.rep(']',1000) return #cjson.encode(cjson.decode(j))",
+            "local j=string.rep('[',1000)..string.rep(']',1000) \
+             return #cjson.encode(cjson.decode(j))",
             ":2000\\r\\n",
         ),
         ("return type(cmsgpack.unpack(string.rep('\\145',1000)..'\\1'))", "$5\\r\\ntable\\r\\n"),

@@ -6,7 +6,7 @@
 use super::transactions::run_staged;
 use super::{NO_MANDATORY_KEYS, find, help, wrong_subcommand};
 use crate::call::{Call, Failure, NOT_AN_INTEGER};
-use sprat_lua::{Ended, Engine, Host, Sha, Stop};
+use sprat_lua::{Ended, Engine, Host, Sha, Stop, TIME_LIMIT};
 use sprat_resp::{Command, Protocol, ReplyWriter, integer};
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ fn execute(call: &mut Call<'_>, by_sha: bool, only_reads: bool) -> Result<(), Fa
                 Err(Ended::Stopped) => Err(failure.expect("the host has stopped the script")),
                 Err(ended) => {
                     if ended == Ended::Time {
-                        call.session.not_before = call.now + PENALTY;
+                        // The time of the call is that before the script.
+                        call.session.not_before = call.now + TIME_LIMIT + PENALTY;
                     }
                     Err(ended.to_string().into())
                 }
@@ -91,8 +92,10 @@ fn execute(call: &mut Call<'_>, by_sha: bool, only_reads: bool) -> Result<(), Fa
 
 /// Takes the engine while a script is loaded or executed.
 fn take_engine(call: &mut Call<'_>) -> Box<Engine> {
-    let seed = call.server.random();
-    call.server.scripts.take().unwrap_or_else(|| Box::new(Engine::new(seed)))
+    match call.server.scripts.take() {
+        Some(engine) => engine,
+        None => Box::new(Engine::new(call.server.random())),
+    }
 }
 
 /// Returns the hash of a script that an argument names, in either case.

@@ -35,7 +35,8 @@ const SCRIPTS: &[&str] = &[
     "return {set={a=true}}",
     "return {verbatim_string={format='txt',string='hi'}}",
     "redis.setresp(3) return {true,false,nil}",
-    "return {tostring(1e15),tostring(123456789012345678),tostring(0.1),tostring(1/0),tostring(2^53)}",
+    "return {tostring(1e15),tostring(123456789012345678),tostring(0.1)}",
+    "return {tostring(1/0),tostring(2^53)}",
     // Errors.
     "x = ",
     "return foo",
@@ -95,7 +96,8 @@ const SCRIPTS: &[&str] = &[
     "redis.call('set','a',123456789012345678) return redis.call('get','a')",
     "redis.call('set','a',1e100) return redis.call('get','a')",
     "redis.call('set','a',0.1) return redis.call('get','a')",
-    "return {redis.call('get','none')==false,type(redis.call('type','a')),redis.call('type','a').ok}",
+    "return {redis.call('get','none')==false,type(redis.call('type','a'))}",
+    "return redis.call('type','a').ok",
     "return redis.call('subscribe','a')",
     "return redis.call('multi')",
     "return redis.call('blpop','none',0)",
@@ -187,14 +189,19 @@ const LIBRARIES: &[&str] = &[
     "return {cmsgpack.unpack_limit(cmsgpack.pack(5,6,7),2)}",
     "return cmsgpack.unpack()",
     "return cmsgpack.pack(function() end)",
-    "local r='' for _,v in ipairs({0,1,127,128,255,256,65535,65536,2^32-1,2^32,2^53,-1,-32,-33,-128,-129,-32768,-32769,-2^31,-2^31-1,1.5,0.1,1e300,true,'a',string.rep('x',31),string.rep('x',32)}) do local p=cmsgpack.pack(v) for i=1,math.min(#p,10) do r=r..string.format('%02x',p:byte(i)) end r=r..' ' end return r",
+    "local r='' for _,v in ipairs({0,1,127,128,255,256,65535,65536,2^32-1,2^32,2^53,-1,-32,\
+     -33,-128,-129,-32768,-32769,-2^31,-2^31-1,1.5,0.1,1e300,true,'a',string.rep('x',31),\
+     string.rep('x',32)}) do local p=cmsgpack.pack(v) for i=1,math.min(#p,10) \
+     do r=r..string.format('%02x',p:byte(i)) end r=r..' ' end return r",
     "local p=cmsgpack.pack({}) return p:byte(1)",
     "local p=cmsgpack.pack({a=1}) return p:byte(1)",
     "local p=cmsgpack.pack({1,nil,3}) return p:byte(1)",
     "local p=cmsgpack.pack({1,2,a=1}) return p:byte(1)",
     "local p=cmsgpack.pack(nil) return p:byte(1)",
     "local t={} for i=1,20 do t={t} end return #cmsgpack.pack(t)",
-    "return {bit.tobit(0xffffffff),bit.tohex(255),bit.tohex(255,-4),bit.bnot(0),bit.band(7,3,2),bit.bor(1,2,4),bit.bxor(5,1),bit.lshift(1,31),bit.rshift(-1,28),bit.arshift(-8,1),bit.rol(1,33),bit.ror(1,1),bit.bswap(0x12345678)}",
+    "return {bit.tobit(0xffffffff),bit.tohex(255),bit.tohex(255,-4),bit.bnot(0),bit.band(7,\
+     3,2),bit.bor(1,2,4),bit.bxor(5,1),bit.lshift(1,31),bit.rshift(-1,28),bit.arshift(-8,1),\
+     bit.rol(1,33),bit.ror(1,1),bit.bswap(0x12345678)}",
     "return bit.band()",
     "return bit.tobit('x')",
     "return bit.tohex(1,0)",
